@@ -1,0 +1,1 @@
+"""The words of Penstock: names, settings, records, limits and errors; nothing here knows how a broker works."""

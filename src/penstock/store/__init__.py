@@ -1,0 +1,1 @@
+"""The storage port (`port.py`), what it promises, and the stores that fulfil it."""

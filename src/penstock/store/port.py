@@ -1,0 +1,115 @@
+"""The storage port: what the broker asks of a store, and what a store promises.
+
+The broker calls `write` and `sync` from one thread of its own, one after the other, and everything else from any thread,
+`recall` while a write is under way included. A store knows no rule of queues: it keeps batches of records in order,
+gives single records back by position, and keeps the broker's last index, from which the records before it need not be replayed.
+
+What every store promises:
+
+1. After `sync` returns, all that was written before survives a crash of the process and of the machine.
+2. A batch is whole or absent after a crash; batches survive in order, without holes.
+3. `open` gives back the newest index that was saved, and every record at or after its position.
+4. A published record can be recalled until its sequence was named in `gone`.
+5. The first write or sync that fails raises `StoreFailed`, and so does every later one: nothing is tried again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock.model.records import Record
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records that were written together, each with its position."""
+
+    positions: Sequence[int]
+    records: list[Record]
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a store held when it was opened."""
+
+    #: The engine's last saved state, which covers all records before `index_position`; None when there is none.
+    index: bytes | None
+    index_position: int
+    #: The records at and after `index_position`, in order; to be read to the end before the first write.
+    batches: Iterator[Batch]
+    #: Sentences for the log about what recovery had to do, such as a torn tail that was cut.
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class Stretch:
+    """A run of the change log that the store deletes or compacts as one."""
+
+    first: int  # position of its first record
+    last: int  # position of its last record
+    bytes: int  # bytes that it takes
+    live_messages: int  # published messages in it that some cursor still needs
+    oldest: float  # time of its first record
+    newest: float  # time of its last record
+
+
+class Store(ABC):
+    """Makes records durable; see the promises above. Methods with a body are optional."""
+
+    #: Whether `recall` works, so that the engine may let bodies leave memory.
+    recalls: bool = False
+    #: Whether what was synced survives the process; False for a store in memory.
+    durable: bool = True
+
+    @abstractmethod
+    def open(self) -> Recovered:
+        """Take the store for this process and recover it; raises a `StoreError` when that cannot be."""
+
+    @abstractmethod
+    def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
+        """Hand one batch, whose first record is at position `first`, to the operating system.
+
+        `gone` are sequences of messages that no cursor needs any longer once this batch is durable.
+        """
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Make all that was written durable."""
+
+    @abstractmethod
+    def save(self, position: int, index: bytes) -> None:
+        """Durably keep the engine's state as of `position` (all records before it); older ones may go."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the store; what was not synced may be lost."""
+
+    def recall(self, sequences: Sequence[int]) -> list[Record]:
+        """Return the published records of these sequences, in their order; they were written and are not gone."""
+        raise NotImplementedError
+
+    def expect(self, sequences: Sequence[int]) -> None:
+        """Take the hint that these will be recalled soon."""
+
+    def adopt(self, live: Iterable[Sequence[int]]) -> None:
+        """Learn, after `open` and before the first write, the ascending sequences of the messages still needed."""
+
+    def has_room(self) -> bool:
+        """Whether new messages can be taken; settlements always fit. Cheap: asked at each wake-up."""
+        return True
+
+    def make_room(self) -> bool:
+        """Try to get room after `has_room` said no; asked about once a second from a thread."""
+        return True
+
+    def stretches(self) -> list[Stretch]:
+        """Return the runs of the log that are kept, oldest first."""
+        return []
+
+    def collect(self, floor: int) -> int:
+        """Free what is not needed among records before `floor` and before the saved index; return the bytes freed."""
+        return 0
+
+    def read(self, first: int, last: int) -> Iterator[Batch]:
+        """Read the log from `first` to `last`, both included, as far as it is kept."""
+        raise NotImplementedError
