@@ -1,0 +1,67 @@
+"""Names and tags of channels: what is allowed, and how a queue is told from another."""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.model.errors import BadRequest
+
+NAME_BYTES_MAX = 255
+TAGS_MAX = 64  # enough for any use seen; a queue's tags are compared whole
+
+DEAD_LETTER_PREFIX = "DLQ."
+TOPIC_DEAD_LETTER_PREFIX = "DLQ.topic."
+
+NO_TAGS: frozenset[str] = frozenset()
+
+
+class QueueKey(NamedTuple):
+    """What identifies a queue: its name and its set of tags."""
+
+    name: str
+    tags: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.name}{{{','.join(sorted(self.tags))}}}" if self.tags else self.name
+
+
+def checked_name(name: object, key: str) -> str:
+    """Return the name if it may name a channel, a subscriber or a reader; `key` is the field it came in."""
+    if not isinstance(name, str):
+        raise BadRequest(f"{key} must be a text, not {type(name).__name__}", key=key)
+    _check_text(name, key)
+    return name
+
+
+def checked_tags(tags: object) -> frozenset[str]:
+    """Return the set of tags if each may be one."""
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise BadRequest(f"tags must be a list of texts, not {type(tags).__name__}", key="tags")
+    found: set[str] = set()
+    for tag in tags:
+        if not isinstance(tag, str):
+            raise BadRequest(f"a tag must be a text, not {type(tag).__name__}", key="tags")
+        if tag not in found:
+            _check_text(tag, "tags")
+            if "," in tag:
+                raise BadRequest(f"the tag {tag!r} has a comma; tags are listed with commas between them", key="tags")
+            found.add(tag)
+    if len(found) > TAGS_MAX:
+        raise BadRequest(f"{len(found)} tags are too many; at most {TAGS_MAX}", key="tags")
+    return frozenset(found)
+
+
+def is_dead_letter_name(name: str) -> bool:
+    """Tell whether a queue of this name holds dead letters, and so never gives up on them."""
+    return name.startswith(DEAD_LETTER_PREFIX)
+
+
+def _check_text(text: str, key: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadRequest(f"{key} {text!r} is not valid UTF-8", key=key) from None
+    if not 1 <= size <= NAME_BYTES_MAX:
+        raise BadRequest(f"{key} has {size} bytes; 1 to {NAME_BYTES_MAX} are allowed", key=key)
+    if any(unicodedata.category(character) == "Cc" for character in text):
+        raise BadRequest(f"{key} {text!r} has a control character", key=key)
