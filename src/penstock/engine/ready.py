@@ -1,0 +1,273 @@
+"""The order in which waiting messages go out: by priority, then by place.
+
+A message that was never handed out waits as its publish record, and deep in a queue as nothing but its sequence,
+eight bytes in an array; its record is recalled from the store when its turn comes near. A message that has been handed
+out before, was delayed, or took another's place waits as a `Message` in a heap beside them.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+from penstock.model.message import Message, State
+from penstock.model.records import Record
+
+Entry: TypeAlias = Record | Message
+Recall: TypeAlias = Callable[[Sequence[int]], list[Record]]
+
+HEAD_RECORDS = 1024  # records in memory per priority of a queue; what comes later waits as a sequence
+HEAD_BYTES = 4 * 2**20  # and their bodies' bytes
+RECALL_RECORDS = 256  # recalled at a time: one read of the store serves many messages, and memory stays small
+TOMBSTONES_MIN = 1024  # entries withdrawn from the middle that are not worth a rebuild
+_DRAINED_MIN = 8192  # sequences taken from the front of an array before it is shortened
+
+
+class Lane:
+    """The waiting messages of one priority."""
+
+    __slots__ = ("bytes", "drained", "head", "priority", "returned", "tail")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.head: deque[Record] = deque()
+        self.bytes = 0  # of the bodies in head
+        #: Sequences behind head; the first `drained` of them have been taken already.
+        self.tail: array[int] = array("Q")
+        self.drained = 0
+        #: Heap of (place, sequence, message).
+        self.returned: list[tuple[int, int, Message]] = []
+
+    def take_tail(self, count: int) -> "array[int]":
+        """Take up to `count` sequences from the front of the tail."""
+        end = min(self.drained + count, len(self.tail))
+        taken = self.tail[self.drained : end]
+        self.drained = end
+        if self.drained >= len(self.tail):
+            self.tail, self.drained = array("Q"), 0
+        elif self.drained >= _DRAINED_MIN and self.drained * 2 > len(self.tail):
+            del self.tail[: self.drained]
+            self.drained = 0
+        return taken
+
+    def fresh_sequences(self) -> "array[int]":
+        """Return the sequences of all records, in memory or not, withdrawn ones included."""
+        sequences = array("Q", [record[3] for record in self.head])
+        sequences.extend(self.tail[self.drained :])
+        return sequences
+
+
+class ReadyOrder:
+    """All waiting messages of a cursor, in the order in which they go out."""
+
+    __slots__ = ("_lanes", "_priorities", "_recall", "_top", "_withdrawn", "count")
+
+    def __init__(self, recall: Recall | None) -> None:
+        self._recall = recall
+        self._lanes: dict[int, Lane] = {}
+        self._priorities: list[int] = []  # heap of the negated priorities that have a lane
+        self._top: Lane | None = None
+        self._withdrawn: set[int] = set()  # sequences still in a head or tail that are to be passed over
+        self.count = 0
+
+    def push(self, record: Record, priority: int) -> None:
+        """Add a new message; its sequence is higher than all before."""
+        lane = self._lanes.get(priority)
+        if lane is None:
+            lane = self._add_lane(priority)
+        size = len(record[7])
+        if self._recall is not None and (
+            lane.tail or len(lane.head) >= HEAD_RECORDS or lane.bytes + size > HEAD_BYTES
+        ):
+            lane.tail.append(record[3])
+        else:
+            lane.head.append(record)
+            lane.bytes += size
+        self.count += 1
+
+    def push_cold(self, sequences: "array[int]", priority: int) -> None:
+        """Add new messages whose records stay in the store."""
+        if sequences:
+            lane = self._lanes.get(priority) or self._add_lane(priority)
+            lane.tail.extend(sequences)
+            self.count += len(sequences)
+
+    def put_back(self, message: Message, priority: int) -> None:
+        """Add a message at its place."""
+        lane = self._lanes.get(priority)
+        if lane is None:
+            lane = self._add_lane(priority)
+        heappush(lane.returned, (message.place, message.record[3], message))
+        self.count += 1
+
+    def pop(self) -> Entry | None:
+        """Take the first message."""
+        lane = self._top
+        while lane is not None:
+            head = lane.head
+            if not head and lane.tail:
+                self._refill(lane)
+            if lane.returned:
+                place, _, message = lane.returned[0]
+                if message.state is not State.WAITING:
+                    heappop(lane.returned)
+                    continue
+                if not head or place < head[0][3]:
+                    heappop(lane.returned)
+                    self.count -= 1
+                    return message
+            if head:
+                record = head.popleft()
+                lane.bytes -= len(record[7])
+                if self._withdrawn and record[3] in self._withdrawn:
+                    self._withdrawn.remove(record[3])
+                    continue
+                self.count -= 1
+                return record
+            lane = self._next_lane()
+        return None
+
+    def first(self) -> tuple[int, int] | None:
+        """Return what to compare queues by: the negated priority and the place of the first message."""
+        while self.count:
+            lane = self._top
+            assert lane is not None  # noqa: S101  # there is a lane where there is a message
+            if not lane.head and lane.tail:
+                self._refill(lane)
+            head = lane.head
+            if head and self._withdrawn and head[0][3] in self._withdrawn:
+                self._withdrawn.remove(head[0][3])
+                lane.bytes -= len(head.popleft()[7])
+            elif lane.returned and lane.returned[0][2].state is not State.WAITING:
+                heappop(lane.returned)
+            elif lane.returned and (not head or lane.returned[0][0] < head[0][3]):
+                return (-lane.priority, lane.returned[0][0])
+            elif head:
+                return (-lane.priority, head[0][3])
+            else:
+                self._next_lane()
+        return None
+
+    def withdraw(self, sequence: int) -> None:
+        """Pass over a record that is known to wait here."""
+        self._withdrawn.add(sequence)
+        self.count -= 1
+        if len(self._withdrawn) > max(TOMBSTONES_MIN, self.count):
+            self._rebuild()
+
+    def withdraw_message(self, message: Message) -> None:
+        """Pass over a message that is known to wait here; its state must have changed already."""
+        self.count -= 1
+        lane = self._lanes[message.record[5] if message.record[5] in self._lanes else 0]
+        if len(lane.returned) > 2 * max(TOMBSTONES_MIN, self.count):
+            self._rebuild()
+
+    def find(self, sequence: int) -> Record | None:
+        """Return the record of this sequence if it waits here and was never handed out."""
+        if sequence in self._withdrawn:
+            return None
+        for lane in self._lanes.values():
+            if lane.head and lane.head[0][3] <= sequence <= lane.head[-1][3]:
+                for record in lane.head:
+                    if record[3] == sequence:
+                        return record
+            elif self._recall is not None and _holds(lane.tail, sequence, lane.drained):
+                return self._recall([sequence])[0]
+        return None
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield all in order; what changes meanwhile may or may not be seen."""
+        for priority in sorted(self._lanes, reverse=True):
+            lane = self._lanes[priority]
+            returned = [entry for entry in sorted(lane.returned) if entry[2].state is State.WAITING]
+            returned.reverse()
+            for record in self._fresh(lane):
+                while returned and returned[-1][0] < record[3]:
+                    yield returned.pop()[2]
+                yield record
+            while returned:
+                yield returned.pop()[2]
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._lanes.clear()
+        self._priorities.clear()
+        self._withdrawn.clear()
+        self._top = None
+        self.count = 0
+
+    def fresh(self) -> Iterator[tuple[int, "array[int]"]]:
+        """Yield each priority with the ascending sequences of its messages that were never handed out."""
+        for priority, lane in self._lanes.items():
+            sequences = lane.fresh_sequences()
+            if self._withdrawn:
+                sequences = array("Q", [number for number in sequences if number not in self._withdrawn])
+            if sequences:
+                yield priority, sequences
+
+    def oldest_first(self) -> Iterable[Entry]:
+        """Return the first message of each priority; the oldest of them is the oldest of all."""
+        for lane in list(self._lanes.values()):
+            waiting = [message for _, _, message in lane.returned if message.state is State.WAITING]
+            if waiting:
+                yield min(waiting, key=lambda message: message.record[3])
+            record = next(self._fresh(lane), None)
+            if record is not None:
+                yield record
+
+    def _fresh(self, lane: Lane) -> Iterator[Record]:
+        for record in list(lane.head):
+            if record[3] not in self._withdrawn:
+                yield record
+        tail = lane.tail[lane.drained :]
+        for start in range(0, len(tail), RECALL_RECORDS):
+            yield from self._recalled(tail[start : start + RECALL_RECORDS])
+
+    def _recalled(self, sequences: "array[int]") -> list[Record]:
+        assert self._recall is not None  # noqa: S101  # only with it is anything put into a tail
+        if self._withdrawn:
+            sequences = array("Q", [number for number in sequences if number not in self._withdrawn])
+        return self._recall(sequences) if sequences else []
+
+    def _refill(self, lane: Lane) -> None:
+        while lane.tail and not lane.head:
+            taken = lane.take_tail(RECALL_RECORDS)
+            records = self._recalled(taken)
+            if self._withdrawn:
+                self._withdrawn.difference_update(taken)
+            lane.head.extend(records)
+            lane.bytes = sum([len(record[7]) for record in records])
+
+    def _add_lane(self, priority: int) -> Lane:
+        lane = self._lanes[priority] = Lane(priority)
+        heappush(self._priorities, -priority)
+        if self._top is None or priority > self._top.priority:
+            self._top = lane
+        return lane
+
+    def _next_lane(self) -> Lane | None:
+        """Drop the top lane, which is empty, unless it is the last: that one will be needed again."""
+        if len(self._priorities) <= 1:
+            return None
+        del self._lanes[-heappop(self._priorities)]
+        self._top = self._lanes[-self._priorities[0]]
+        return self._top
+
+    def _rebuild(self) -> None:
+        for lane in self._lanes.values():
+            lane.head = deque([record for record in lane.head if record[3] not in self._withdrawn])
+            lane.bytes = sum([len(record[7]) for record in lane.head])
+            lane.tail = array("Q", [number for number in lane.tail[lane.drained :] if number not in self._withdrawn])
+            lane.drained = 0
+            lane.returned = [entry for entry in lane.returned if entry[2].state is State.WAITING]
+            heapify(lane.returned)
+        self._withdrawn.clear()
+
+
+def _holds(sequences: "array[int]", sequence: int, start: int) -> bool:
+    """Tell whether an ascending array has this sequence, from `start` on."""
+    from bisect import bisect_left  # noqa: PLC0415
+
+    index = bisect_left(sequences, sequence, start)
+    return index < len(sequences) and sequences[index] == sequence

@@ -1,0 +1,108 @@
+"""What becomes due when: delays and expiries by their time, leases by their timeout."""
+
+from collections.abc import Hashable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from penstock.model.message import Message
+
+Key = TypeVar("Key", bound=Hashable)
+
+_STALE_MIN = 64  # entries called off that are not worth a rebuild
+
+
+class Schedule(Generic[Key]):
+    """Keys with the time at which each is due; what is called off costs nothing that stays."""
+
+    __slots__ = ("_heap", "_times", "_turn")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Key]] = []
+        self._times: dict[Key, tuple[float, int]] = {}
+        self._turn = 0  # keeps keys due at one time in the order they were added, and out of comparisons
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def add(self, time: float, key: Key) -> None:
+        """Make the key due at this time, instead of any earlier time given for it."""
+        self._turn += 1
+        self._times[key] = (time, self._turn)
+        heappush(self._heap, (time, self._turn, key))
+        self._tidy()
+
+    def discard(self, key: Key) -> None:
+        """Call the key off, if it is there."""
+        if self._times.pop(key, None) is not None:
+            self._tidy()
+
+    def next_time(self) -> float | None:
+        """Return the time at which the first key is due."""
+        heap = self._heap
+        while heap:
+            time, turn, key = heap[0]
+            if self._times.get(key) == (time, turn):
+                return time
+            heappop(heap)
+        return None
+
+    def pop_due(self, now: float) -> Key | None:
+        """Take off and return the first key that is due by now."""
+        time = self.next_time()
+        if time is None or time > now:
+            return None
+        key = heappop(self._heap)[2]
+        del self._times[key]
+        return key
+
+    def items(self) -> Iterator[tuple[Key, float]]:
+        """Yield the keys with their times, in the order they were added."""
+        return ((key, time) for key, (time, _) in self._times.items())
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._times) + _STALE_MIN:
+            self._heap = [(time, turn, key) for key, (time, turn) in self._times.items()]
+            heapify(self._heap)
+
+
+class Leases:
+    """Leased messages by the length of their lease.
+
+    Leases of one length run out in the order in which they were given, so a dict for each length keeps them in order
+    without a heap: giving and returning a lease is one insertion and one deletion.
+    """
+
+    __slots__ = ("_by_timeout",)
+
+    def __init__(self) -> None:
+        self._by_timeout: dict[float, dict[Message, None]] = {}
+
+    def give(self, message: Message, timeout: float, now: float) -> None:
+        """Start the message's lease anew."""
+        if message.lease is not None:
+            message.lease.pop(message, None)
+        lease = self._by_timeout.get(timeout)
+        if lease is None:
+            lease = self._by_timeout[timeout] = {}
+        lease[message] = None
+        message.lease = lease
+        message.timeout = timeout
+        message.deadline = now + timeout
+
+    def next_time(self) -> float | None:
+        """Return the time at which the first lease runs out."""
+        firsts = [next(iter(lease)).deadline for lease in self._by_timeout.values() if lease]
+        return min(firsts, default=None)
+
+    def expired(self, now: float, limit: int) -> list[Message]:
+        """Return up to `limit` messages whose lease has run out, oldest deadline first within a length."""
+        found: list[Message] = []
+        for timeout, lease in list(self._by_timeout.items()):
+            if not lease:
+                del self._by_timeout[timeout]
+                continue
+            for message in lease:
+                if message.deadline > now or len(found) >= limit:
+                    break
+                found.append(message)
+        return found
