@@ -34,7 +34,7 @@ quick: .venv/ready-to-test  ## run the tests that take less than a second each, 
 lint: .venv/ready-to-test  ## check style, formatting and who imports whom
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 types: .venv/ready-to-test  ## check types, strictly
 	@$(BIN)/mypy

@@ -1,14 +1,36 @@
-"""What all tests share: how a test says that something it needs is not there."""
+"""What all tests share: how a test says that something it needs is not there, and what becomes of that."""
 
 import os
+from collections.abc import Generator
 
 import pytest
 
 
 def require(condition: object, reason: str) -> None:
-    """Skip the test with the reason unless the condition holds; with CI=true nothing is skipped, so it fails."""
-    if condition:
-        return
-    if os.environ.get("CI", "").lower() in {"1", "true", "yes"}:
-        pytest.fail(f"missing, and with CI=true nothing may be skipped: {reason}", pytrace=False)
-    pytest.skip(reason)
+    """Skip the test with the reason unless the condition holds; with CI=true that fails it, as every skip does."""
+    if not condition:
+        pytest.skip(reason)
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip into a failure where nothing may be skipped; a test that is expected to fail is not one."""
+    if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"with CI=true nothing may be skipped: {reason.removeprefix('Skipped: ')}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """See to tests that skip themselves."""
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """See to modules that skip themselves."""
+    report = yield
+    _fail_if_skipped(report)
+    return report
