@@ -29,12 +29,7 @@ What may be written, loosest first; words are known in capitals and small letter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.model.selector.parser import (
-    NESTING_MAX,
-    TERMS_MAX,
-    compile_condition,
-)
-from penstock.model.selector.patterns import PATTERN_LENGTH_MAX
+from penstock.model.selector.parser import NESTING_MAX, PATTERN_CHARACTERS_MAX, TERMS_MAX, compile_condition
 from penstock.model.selector.terms import NO_FIELDS, ConditionOf
 from penstock.model.selector.tokens import TEXT_LENGTH_MAX
 from penstock.model.selector.values import NUMBER_LENGTH_MAX
@@ -42,7 +37,7 @@ from penstock.model.selector.values import NUMBER_LENGTH_MAX
 __all__ = [
     "NESTING_MAX",
     "NUMBER_LENGTH_MAX",
-    "PATTERN_LENGTH_MAX",
+    "PATTERN_CHARACTERS_MAX",
     "TERMS_MAX",
     "TEXT_LENGTH_MAX",
     "Selector",

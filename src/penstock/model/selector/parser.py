@@ -44,6 +44,8 @@ from penstock.model.selector.values import (
 NESTING_MAX = 32
 #: Names and literals, those in lists apart: a message is looked at for each, at about half a microsecond.
 TERMS_MAX = 256
+#: At worst a pattern is compared at each character of a header: with 64 KiB of headers this comes to a tenth of a second.
+PATTERN_CHARACTERS_MAX = 1024
 
 _SUMS: dict[str, Operation] = {"+": add, "-": subtract}
 _PRODUCTS: dict[str, Operation] = {"*": multiply, "/": divide}
@@ -65,15 +67,18 @@ class _Parser:
         self._token = next(self._tokens)
         self._nesting = 0
         self._terms = 0
+        self._pattern_characters = 0
 
     # Tokens
 
     def _advance(self) -> Token:
-        """Step over the token in view, and give it."""
+        """Step over the token in view, which is not the end, and give it."""
         token = self._token
-        if token.kind is not TokenKind.END:
-            self._token = next(self._tokens)
+        self._token = next(self._tokens)
         return token
+
+    def _at_end(self) -> bool:
+        return self._token.kind is TokenKind.END
 
     def _sees(self, *texts: str) -> bool:
         return self._token.kind in {TokenKind.KEYWORD, TokenKind.OPERATOR} and self._token.text in texts
@@ -87,7 +92,7 @@ class _Parser:
 
     def _require(self, text: str) -> None:
         if not self._takes(text):
-            raise self._unexpected(text)
+            raise self._unexpected(repr(text))
 
     def _unexpected(self, expected: str) -> BadRequest:
         return wrong(self._token.column, f"expected {expected}, found {self._token.shown}")
@@ -101,10 +106,10 @@ class _Parser:
 
     def selector(self) -> ConditionOf:
         """Read the whole text."""
-        if self._token.kind is TokenKind.END:
+        if self._at_end():
             return as_condition(constant_condition(truth=True, column=1))
         condition = as_condition(self._disjunction())
-        if self._token.kind is not TokenKind.END:
+        if not self._at_end():
             raise self._unexpected("an operator, AND, OR or the end")
         return condition
 
@@ -201,6 +206,9 @@ class _Parser:
             escape = token.text
             if len(escape) != 1:
                 raise wrong(token.column, f"expected one escape character, found {len(escape)}")
+        self._pattern_characters += len(pattern.text)
+        if self._pattern_characters > PATTERN_CHARACTERS_MAX:
+            raise wrong(pattern.column, f"all patterns together may have {PATTERN_CHARACTERS_MAX} characters")
         return compile_pattern(pattern.text, escape, pattern.column)
 
     # Values
@@ -247,6 +255,8 @@ class _Parser:
                 term = constant_number(_number(token), token.column)
             case TokenKind.KEYWORD if token.text in {"TRUE", "FALSE"}:
                 term = constant_condition(truth=token.text == "TRUE", column=token.column)
+            case TokenKind.KEYWORD if token.text == "NULL":
+                raise self._unexpected("a value (IS NULL tests for NULL)")
             case _:
                 raise self._unexpected("a name, a literal or a parenthesis")
         self._count(token)

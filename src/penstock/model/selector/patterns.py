@@ -11,16 +11,11 @@ from typing import TypeAlias
 
 from penstock.model.selector.tokens import wrong
 
-#: Bounds what one comparison may cost, together with the length of a header.
-PATTERN_LENGTH_MAX = 255
-
 Matcher: TypeAlias = Callable[[str], object]
 
 
 def compile_pattern(pattern: str, escape: str | None, column: int) -> Matcher:
-    """Give a function of a text that answers None when the text is not like the pattern; column is for errors."""
-    if len(pattern) > PATTERN_LENGTH_MAX:
-        raise wrong(column, f"a pattern may have {PATTERN_LENGTH_MAX} characters, and this has {len(pattern)}")
+    """Give a function of a text, which answers None when the text is not like the pattern; column is for errors."""
     first, *others = _pieces(pattern, escape, column)
     if not others:
         return re.compile(first, re.DOTALL).fullmatch

@@ -6,7 +6,7 @@ Kinds that can be told while parsing are checked there, so that `'a' < 5` is ref
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from penstock.model.selector.patterns import Matcher
 from penstock.model.selector.tokens import wrong
@@ -40,6 +40,7 @@ class Name:
 class Text:
     """A literal in quotes."""
 
+    kind: ClassVar[str] = "a text"
     text: str
     column: int
 
@@ -48,6 +49,7 @@ class Text:
 class Numeric:
     """A number, and which one if it does not depend on the message."""
 
+    kind: ClassVar[str] = "a number"
     evaluate: NumberOf
     column: int
     constant: Number = None
@@ -57,6 +59,7 @@ class Numeric:
 class Condition:
     """Something true, false or unknown."""
 
+    kind: ClassVar[str] = "a condition"
     evaluate: ConditionOf
     column: int
 
@@ -76,42 +79,33 @@ def constant_condition(truth: bool, column: int) -> Condition:
 
 def as_condition(term: Term) -> ConditionOf:
     """Take a term as a condition, or refuse it."""
-    match term:
-        case Condition(evaluate):
-            return evaluate
-        case Name(name):
-            value = _value_of_name(name)
-            return lambda headers, fields: to_truth(value(headers, fields))
-        case Text(column=column):
-            raise wrong(column, "expected a condition, found a text")
-        case Numeric(column=column):
-            raise wrong(column, "expected a condition, found a number")
+    if isinstance(term, Condition):
+        return term.evaluate
+    if isinstance(term, Name):
+        value = _value_of_name(term.name)
+        return lambda headers, fields: to_truth(value(headers, fields))
+    raise wrong(term.column, f"expected a condition, found {term.kind}")
 
 
 def as_number(term: Term) -> NumberOf:
     """Take a term as a number, or refuse it."""
-    match term:
-        case Numeric(evaluate):
-            return evaluate
-        case Name(name):
-            return _number_of_name(name)
-        case Text(column=column):
-            raise wrong(column, "expected a number, found a text")
-        case Condition(column=column):
-            raise wrong(column, "expected a number, found a condition")
+    if isinstance(term, Numeric):
+        return term.evaluate
+    if isinstance(term, Name):
+        return _number_of_name(term.name)
+    raise wrong(term.column, f"expected a number, found {term.kind}")
 
 
 def as_value(term: Term) -> ValueOf:
     """Take a term for what it is, unless it is a condition."""
-    match term:
-        case Name(name):
-            return _value_of_name(name)
-        case Text(text):
-            return lambda _headers, _fields: text
-        case Numeric(evaluate):
-            return evaluate
-        case Condition(column=column):
-            raise wrong(column, "expected a value, found a condition")
+    if isinstance(term, Name):
+        return _value_of_name(term.name)
+    if isinstance(term, Numeric):
+        return term.evaluate
+    if isinstance(term, Text):
+        text = term.text
+        return lambda _headers, _fields: text
+    raise wrong(term.column, f"expected a value, found {term.kind}")
 
 
 def _value_of_name(name: str) -> ValueOf:
@@ -241,7 +235,7 @@ def _text_among(text: str, texts: frozenset[str], numbers: frozenset[float]) -> 
 def likeness(term: Term, matcher: Matcher) -> ConditionOf:
     """LIKE: unknown of what is no text."""
     if isinstance(term, Numeric):
-        raise wrong(term.column, "expected a name or a text before LIKE, found a number")
+        raise wrong(term.column, f"expected a name or a text before LIKE, found {term.kind}")
     value = as_value(term)
 
     def evaluate(headers: Headers, fields: Fields) -> Truth:

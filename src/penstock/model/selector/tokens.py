@@ -62,17 +62,18 @@ def tokenize(text: str) -> Iterator[Token]:
         raise wrong(TEXT_LENGTH_MAX + 1, f"it may have {TEXT_LENGTH_MAX} characters, and has {len(text)}")
     prefix = _PREFIXES.match(text)
     position = prefix.end() if prefix else 0
-    while True:
+    kind = None
+    while kind is not TokenKind.END:
         match = _TOKEN.match(text, position)
         if match is None:
             raise _unreadable(text, position)
-        token = _token(match)
-        if token.kind is TokenKind.NUMBER and _JOINS_A_NUMBER.match(text, match.end()):
-            raise wrong(token.column, f"expected a number, found {_shown(text[token.column - 1 :].split()[0])}")
-        yield token
-        if token.kind is TokenKind.END:
-            return
         position = match.end()
+        token = _token(match)
+        kind = token.kind
+        if kind is TokenKind.NUMBER and _JOINS_A_NUMBER.match(text, position):
+            joined = text[token.column - 1 :].split(maxsplit=1)[0]
+            raise wrong(token.column, f"expected a number, found {_shown(joined)}")
+        yield token
 
 
 def _token(match: re.Match[str]) -> Token:
