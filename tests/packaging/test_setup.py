@@ -1,6 +1,7 @@
 """`scripts/setup` and `scripts/find-python` say clearly what is missing, and leave nothing out where they may not."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -27,10 +28,10 @@ def script(directory: Path, name: str, text: str) -> None:
     (directory / name).chmod(0o755)
 
 
-def run(command: str, *arguments: str, path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(command: str, *arguments: str, path: Path, tree: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
     """Run one of the scripts with nothing in the environment but what is given."""
     return subprocess.run(
-        [ROOT / "scripts" / command, *arguments],
+        [tree / "scripts" / command, *arguments],
         env={"PATH": str(path), **env},
         capture_output=True,
         text=True,
@@ -75,6 +76,16 @@ def test_a_missing_package_is_installed_where_that_may_be(bare_path: Path, one_p
     done = run("setup", "system", path=bare_path, PENSTOCK_SYSTEM_PACKAGES=str(one_package), CI="true")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "asked").read_text() == "install -y --no-install-recommends watermill\n"
+
+
+def test_a_python_without_venv_is_told_in_a_sentence(bare_path: Path, tmp_path: Path) -> None:
+    """Debian ships Python without it; where apt may not be asked, the package to install is named."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "tree" / "scripts")
+    answers = f"""case $2 in *executable*) echo {bare_path}/python3 ;; *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac"""
+    script(bare_path, "python3", answers)
+    done = run("setup", "serve", path=bare_path, tree=tmp_path / "tree")
+    assert done.returncode == 1
+    assert "has no venv module; install the system package python3.12-venv" in done.stderr
 
 
 def test_no_python_is_told_in_a_sentence(bare_path: Path) -> None:
