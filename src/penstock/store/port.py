@@ -76,6 +76,13 @@ class Store(ABC):
     def sync(self) -> None:
         """Make all that was written durable."""
 
+    def seal(self) -> None:
+        """Leave evidence that all that was synced was synced.
+
+        Called by the thread that commits after a `sync` with nothing following for now. Without it a store cannot tell
+        damage of the last batch that was confirmed from a batch that was torn before it was.
+        """
+
     @abstractmethod
     def save(self, position: int, index: bytes) -> None:
         """Durably keep the engine's state as of `position` (all records before it); older ones may go."""

@@ -1,0 +1,256 @@
+"""One segment of the journal: what is known of it in memory, and reading its batches; files are opened as needed."""
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.model.errors import StoreDamaged
+from penstock.model.records import Kind
+from penstock.store.journal.filesystem import File, FileSystem
+from penstock.store.journal.format import (
+    BATCH_HEADER_BYTES,
+    FOOTER,
+    RECORDS,
+    SEGMENT_HEADER_BYTES,
+    BatchHeader,
+    Columns,
+    Footer,
+    SegmentHeader,
+    footer_bytes,
+    payload_matches,
+    unpack_batch_header,
+    unpack_footer,
+    unpack_footer_offset,
+)
+
+SUFFIX = ".seg"
+#: The table in memory has one entry for at least so many bytes: 64 KiB of table for 64 MiB of one-record batches.
+CHUNK_BYTES = 16 * 1024
+#: Files are walked in windows of this size.
+WINDOW_BYTES = 1 << 20
+#: What a record takes besides attributes and body, when no column is constant.
+RECORD_BYTES = 41
+
+
+def name_of(base: int) -> str:
+    """Return the file name of the segment that begins at `base`."""
+    return f"{base:020d}{SUFFIX}"
+
+
+def base_of(name: str) -> int | None:
+    """Return the base position that a file name tells; None when it is no segment's name."""
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+
+
+class Found(NamedTuple):
+    """A whole batch in a file: it stands at `at` of `data`."""
+
+    offset: int
+    header: BatchHeader
+    data: bytes
+    at: int
+
+    def columns(self) -> Columns:
+        """Return the batch's columns."""
+        return Columns(self.header, self.data, self.at)
+
+
+def walk(file: File, salt: int, start: int, end: int) -> Iterator[Found]:
+    """Yield the whole batches that follow each other from `start`; stop at the first place where there is none."""
+    offset = start
+    window = b""
+    window_at = start
+    while offset + BATCH_HEADER_BYTES <= end:
+        at = offset - window_at
+        if at + BATCH_HEADER_BYTES > len(window):
+            window, window_at, at = file.read(min(WINDOW_BYTES, end - offset), offset), offset, 0
+        header = unpack_batch_header(window, at, salt, offset)
+        if header is None or offset + header.length > end:
+            return
+        if at + header.length > len(window):
+            window, window_at, at = file.read(min(max(WINDOW_BYTES, header.length), end - offset), offset), offset, 0
+        if not payload_matches(header, window, at):
+            return
+        yield Found(offset, header, window, at)
+        offset += header.length
+
+
+class Segment:
+    """What the journal knows of one segment. Numbers that change are guarded by the journal's lock."""
+
+    __slots__ = (
+        "base", "closed", "directory", "end", "file", "firsts", "header", "last", "measured",
+        "measured_live", "newest", "offsets", "oldest", "path", "pins", "published", "published_bytes", "records", "size",
+    )  # fmt: skip
+
+    def __init__(self, directory: str, header: SegmentHeader, size: int) -> None:
+        self.directory = directory
+        self.header = header
+        self.base = header.base
+        self.path = os.path.join(directory, name_of(header.base))
+        self.file: File | None = None
+        #: Who reads from the file now; it is closed only when nobody does.
+        self.pins = 0
+        self.size = size
+        #: Offset where the next batch goes; for a closed segment, of its footer.
+        self.end = SEGMENT_HEADER_BYTES
+        self.closed = False
+        #: Position of the last record; compacted: of the last one whose history this stands for.
+        self.last = header.previous
+        self.records = 0
+        self.published = 0
+        self.published_bytes = 0
+        self.oldest = 0.0
+        self.newest = 0.0
+        #: A sparse table: batches from `offsets[i]` on begin at position `firsts[i]` or later.
+        self.firsts: array[int] = array("Q")
+        self.offsets: array[int] = array("Q")
+        #: Bytes of live messages when their number was `measured_live`; -1 before the first measuring.
+        self.measured = 0
+        self.measured_live = -1
+
+    def add(self, offset: int, first: int, last: int, length: int) -> None:
+        """Note that a batch was written at `offset`."""
+        if not self.offsets or offset - self.offsets[-1] >= CHUNK_BYTES:
+            self.offsets.append(offset)
+            self.firsts.append(first)
+        self.end = offset + length
+        self.last = last
+
+    def count(self, kinds: bytes, content_bytes: int, oldest: float, newest: float) -> None:
+        """Add a batch's records to the summary."""
+        if not self.records:
+            self.oldest = oldest
+        self.newest = newest
+        published = kinds.count(Kind.PUBLISH)
+        self.records += len(kinds)
+        self.published += published
+        self.published_bytes += published * RECORD_BYTES + content_bytes
+
+    def count_found(self, found: Found) -> Columns:
+        """Take a batch that was found in the file into table and summary."""
+        columns = found.columns()
+        positions = columns.positions()
+        times = columns.each("times")
+        self.add(found.offset, positions[0], positions[-1], found.header.length)
+        self.count(bytes(columns.each("kinds")), columns.content_bytes(), times[0], times[-1])
+        return columns
+
+    def room(self) -> int:
+        """Return how many bytes a batch may have to fit here, with room for the footer left."""
+        return self.size - self.end - footer_bytes(len(self.firsts) + 1)
+
+    def footer(self) -> Footer:
+        """Return the summary as a footer."""
+        return Footer(
+            self.last, self.records, self.published, self.published_bytes,
+            self.oldest, self.newest, self.firsts, self.offsets,
+        )  # fmt: skip
+
+    def close_with(self, footer: Footer, offset: int) -> None:
+        """Take the summary that a closed segment's footer tells."""
+        self.last = footer.last
+        self.records = footer.records
+        self.published = footer.published
+        self.published_bytes = footer.published_bytes
+        self.oldest = footer.oldest
+        self.newest = footer.newest
+        self.firsts = footer.firsts
+        self.offsets = footer.offsets
+        self.end = offset
+        self.closed = True
+
+    def chunk(self, position: int) -> tuple[int, int]:
+        """Return from which offset to which the batch that holds `position` may stand."""
+        entry = bisect_right(self.firsts, position) - 1
+        if entry < 0:
+            return self.end, self.end
+        return self.offsets[entry], self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.end
+
+    def batches(self, file: File, start: int = SEGMENT_HEADER_BYTES) -> Iterator[Found]:
+        """Yield the batches of records; `StoreDamaged` when they end before they should."""
+        end = self.end
+        offset = start
+        for found in walk(file, self.header.salt, start, end):
+            if found.header.kind == RECORDS:
+                yield found
+            offset = found.offset + found.header.length
+        if offset != end:
+            raise damaged(self.path, offset, "a batch does not match its checksum")
+
+
+def read_footer(file: File, header: SegmentHeader, size: int) -> tuple[Footer, int] | None:
+    """Return the footer of a closed segment and its offset; None when there is no valid one at the end of the file."""
+    if size < SEGMENT_HEADER_BYTES + footer_bytes(0):
+        return None
+    offset = unpack_footer_offset(file.read(8, size - 8).ljust(8, b"\0"))
+    if not SEGMENT_HEADER_BYTES <= offset < size or offset & 7:
+        return None
+    for found in walk(file, header.salt, offset, size):
+        if found.header.kind == FOOTER and offset + found.header.length == size:
+            return unpack_footer(memoryview(found.data)[found.at + BATCH_HEADER_BYTES :]), offset
+        break
+    return None
+
+
+def damaged(path: str, offset: int, why: str) -> StoreDamaged:
+    """Return the error that names a damaged file and the place in it."""
+    return StoreDamaged(
+        f"{path} is damaged at offset {offset}: {why}. Nothing was changed. "
+        "Restore a backup, or start with --salvage to keep what is readable.",
+        key="journal",
+        file=path,
+        offset=offset,
+    )
+
+
+class OpenFiles:
+    """Keeps the files of segments open, but not too many of them. The journal holds its lock around every call."""
+
+    def __init__(self, file_system: FileSystem, limit: int = 128) -> None:
+        self._file_system = file_system
+        self._limit = limit
+        self._open: dict[Segment, None] = {}  # the longest unused first
+
+    def pin(self, segment: Segment) -> File:
+        """Return the segment's file, which stays open until `unpin`."""
+        if segment.file is None:
+            segment.file = self._file_system.open(segment.path)
+        self._open.pop(segment, None)
+        self._open[segment] = None
+        segment.pins += 1
+        self._trim()
+        return segment.file
+
+    def unpin(self, segment: Segment) -> None:
+        """Say that reading is over."""
+        segment.pins -= 1
+        if not segment.pins and segment not in self._open:
+            _close(segment)
+
+    def forget(self, segment: Segment) -> None:
+        """Close the file as soon as nobody reads from it."""
+        self._open.pop(segment, None)
+        if not segment.pins:
+            _close(segment)
+
+    def close(self) -> None:
+        """Close all files, whoever reads."""
+        for segment in self._open:
+            _close(segment)
+        self._open.clear()
+
+    def _trim(self) -> None:
+        if len(self._open) > self._limit:
+            for segment in [segment for segment in self._open if not segment.pins][: len(self._open) - self._limit]:
+                del self._open[segment]
+                _close(segment)
+
+
+def _close(segment: Segment) -> None:
+    if segment.file is not None:
+        segment.file.close()
+        segment.file = None
