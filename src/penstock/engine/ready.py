@@ -6,6 +6,7 @@ out before, was delayed, or took another's place waits as a `Message` in a heap 
 """
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -156,12 +157,24 @@ class ReadyOrder:
         if len(self._withdrawn) > max(TOMBSTONES_MIN, self.count):
             self._rebuild()
 
-    def withdraw_message(self, message: Message) -> None:
-        """Pass over a message that is known to wait here; its state must have changed already."""
+    def withdraw_message(self, priority: int) -> None:
+        """Count off a message that was put back and whose state says that it waits no longer."""
         self.count -= 1
-        lane = self._lanes[message.record[5] if message.record[5] in self._lanes else 0]
-        if len(lane.returned) > 2 * max(TOMBSTONES_MIN, self.count):
+        lane = self._lanes.get(priority)
+        if lane is not None and len(lane.returned) > 2 * max(TOMBSTONES_MIN, self.count):
             self._rebuild()
+
+    def remove(self, sequence: int) -> None:
+        """Take out a record that is known to wait here, without reading it; quick if it is the first."""
+        lane = self._top
+        if lane is not None and lane.head and lane.head[0][3] == sequence:
+            lane.bytes -= len(lane.head.popleft()[7])
+            self.count -= 1
+        elif lane is not None and not lane.head and lane.tail and lane.tail[lane.drained] == sequence:
+            lane.take_tail(1)
+            self.count -= 1
+        else:
+            self.withdraw(sequence)
 
     def find(self, sequence: int) -> Record | None:
         """Return the record of this sequence if it waits here and was never handed out."""
@@ -267,7 +280,5 @@ class ReadyOrder:
 
 def _holds(sequences: "array[int]", sequence: int, start: int) -> bool:
     """Tell whether an ascending array has this sequence, from `start` on."""
-    from bisect import bisect_left  # noqa: PLC0415
-
     index = bisect_left(sequences, sequence, start)
     return index < len(sequences) and sequences[index] == sequence

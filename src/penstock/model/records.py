@@ -57,8 +57,9 @@ class Kind(IntEnum):
     #: All that waited in a channel was dropped. number = how many.
     PURGE = 19
     #: A subscriber of a topic was made. cursor = its own number, number = its topic's, subject = first sequence it gets.
+    #: number = 0: a durable subscription to a PATTERN, which makes a subscriber with each topic that fits.
     SUBSCRIBER = 20
-    #: A subscriber was removed. cursor = its number.
+    #: A subscriber was removed. cursor = its number. With REASON: what it had waiting goes to the dead letters first.
     UNSUBSCRIBER = 21
 
     #: A client was first heard of. client = its number.
@@ -103,3 +104,4 @@ class Attribute(IntEnum):
     RETURNS = 23  # bool: the client can come back after a restart
     RESUME_TIMEOUT = 24  # float
     ORIGIN = 25  # dict: where a dead letter or redriven message comes from
+    PATTERN = 26  # str: topics that a subscription takes

@@ -1,0 +1,281 @@
+"""Consumers, and how messages are handed out to them: fairly, by credit, in the order that each has asked for."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.engine.cursor import Cursor
+from penstock.engine.effects import Effects
+from penstock.engine.groups import Group
+from penstock.model.errors import PenstockError
+from penstock.model.message import Message
+from penstock.model.records import Record
+from penstock.model.stages import Level
+
+if TYPE_CHECKING:
+    from penstock.engine.clients import Client
+    from penstock.engine.queue import Queue
+
+_CHOICES = 8  # consumers compared for the least loaded; more would cost more than the fairness is worth
+
+
+class Consumer:
+    """Someone who takes messages from one or more cursors: a subscription, or a fetch or pop that waits."""
+
+    __slots__ = (
+        "after_close",
+        "client",
+        "credit",
+        "cursors",
+        "exclusive",
+        "failure",
+        "groups",
+        "inbox",
+        "is_open",
+        "is_paused",
+        "label",
+        "level",
+        "once",
+        "on_ready",
+        "selector",
+        "settles",
+        "takes_turns",
+        "timeout",
+        "unsettled",
+    )
+
+    def __init__(
+        self,
+        client: "Client",
+        on_ready: Callable[["Consumer"], None],
+        *,
+        credit: int = 1,
+        timeout: float | None = None,
+        settles: bool = False,
+        once: bool = False,
+        takes_turns: bool = False,
+        exclusive: bool = False,
+        selector: Callable[[Record], bool] | None = None,
+        level: Level = Level.READY,
+        label: int | None = None,
+    ) -> None:
+        self.client = client
+        #: Called by the broker, after a wake-up that put something into the inbox or ended the consumer.
+        self.on_ready = on_ready
+        self.credit = credit
+        #: Seconds of a lease; None: the connection is the lease; less than 0: as the queue has it.
+        self.timeout = timeout
+        #: Whether messages are settled as they are assigned.
+        self.settles = settles
+        #: Whether one message is all that it wants.
+        self.once = once
+        self.takes_turns = takes_turns
+        self.exclusive = exclusive
+        self.selector = selector
+        #: How far an assignment must be persisted before the message is sent.
+        self.level = level
+        self.label = label
+        self.cursors: dict[Cursor, None] = {}
+        self.groups: dict[Group, Queue] = {}
+        self.inbox: list[Message] = []
+        self.unsettled = 0
+        self.is_paused = False
+        self.is_open = True
+        #: Called when it is closed, by whoever made it known elsewhere.
+        self.after_close: Callable[[Consumer, float], None] | None = None
+        #: Why it was ended, if not by itself.
+        self.failure: PenstockError | None = None
+
+    def wants(self, record: Record) -> bool:
+        """Tell whether its selector takes a message."""
+        return self.selector is None or self.selector(record)
+
+    def pause(self) -> None:
+        """Take no more for now."""
+        self.is_paused = True
+        for cursor in self.cursors:
+            cursor.available.pop(self, None)
+
+    def resume(self) -> None:
+        """Take more again."""
+        self.is_paused = False
+        for cursor in self.cursors:
+            cursor.available[self] = None
+
+    def join(self, cursor: Cursor) -> None:
+        """Take from a cursor, too."""
+        if cursor in self.cursors:
+            return
+        self.cursors[cursor] = None
+        cursor.consumers[self] = None
+        cursor.exclusives += self.exclusive
+        if not self.is_paused:
+            cursor.available[self] = None
+            cursor.effects.dirty[cursor] = None
+
+    def part(self, cursor: Cursor) -> None:
+        """Take no more from a cursor."""
+        del self.cursors[cursor]
+        del cursor.consumers[self]
+        cursor.exclusives -= self.exclusive
+        cursor.available.pop(self, None)
+        if cursor.consumers:
+            cursor.effects.dirty[cursor] = None  # it may have been in the way of others
+
+    def close(self, now: float) -> None:
+        """Take nothing more; what it holds stays with its client."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.client.consumers.pop(self, None)
+        for cursor in list(self.cursors):
+            self.part(cursor)
+        if self.after_close is not None:
+            self.after_close(self, now)
+
+    def lease_at(self, cursor: Cursor) -> float | None:
+        """Return how long a lease on a message of this cursor is."""
+        if self.timeout is not None and self.timeout < 0:
+            return cursor.settings.heartbeat_timeout
+        return self.timeout
+
+
+class Dispatcher:
+    """Hands out what waits to whom it is due."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+
+    def run(self, now: float, limit: int) -> bool:
+        """Hand out up to about `limit` messages; returns whether there is more to hand out."""
+        effects = self._effects
+        while (effects.hungry or effects.dirty) and limit > 0:
+            if effects.hungry:
+                consumer = next(iter(effects.hungry))
+                del effects.hungry[consumer]
+                limit -= self._feed(consumer, now, limit)
+            else:
+                cursor = next(iter(effects.dirty))
+                del effects.dirty[cursor]
+                limit -= self._serve(cursor, now, limit)
+        return bool(effects.hungry or effects.dirty)
+
+    def take_for(self, consumer: Consumer, now: float) -> Message | None:
+        """Assign to a consumer the message that it should have next, of all its cursors."""
+        cursors = consumer.cursors
+        if consumer.takes_turns:
+            for cursor in list(cursors):
+                message = self._take(cursor, consumer, now)
+                if message is not None:
+                    del cursors[cursor]
+                    cursors[cursor] = None  # to the end: the others go before it
+                    return message
+            return None
+        tried: set[Cursor] = set()
+        while len(tried) < len(cursors):
+            best = _foremost(consumer, tried)
+            if best is None:
+                return None
+            message = self._take(best, consumer, now)
+            if message is not None:
+                return message
+            tried.add(best)
+        return None
+
+    def _take(self, cursor: Cursor, consumer: Consumer, now: float) -> Message | None:
+        if not _may_take(cursor, consumer):
+            return None
+        return cursor.take(consumer.client, now, consumer.lease_at(cursor), consumer, settle=consumer.settles)
+
+    def _feed(self, consumer: Consumer, now: float, limit: int) -> int:
+        """Give a consumer that has room again what waits for it; returns how many messages."""
+        if not consumer.is_open or consumer.unsettled >= consumer.credit:
+            return 0
+        if consumer.is_paused:
+            consumer.resume()
+        for given in range(limit):
+            if consumer.is_paused:
+                return given
+            message = self.take_for(consumer, now)
+            if message is None:
+                return given
+            self._deliver(consumer, message, now)
+        self._effects.hungry[consumer] = None
+        return limit
+
+    def _serve(self, cursor: Cursor, now: float, limit: int) -> int:
+        """Give what waits at a cursor to consumers that have room; returns how many messages."""
+        given = 0
+        passed: set[Consumer] = set()
+        while cursor.waiting and cursor.available and given < limit:
+            consumer = _least_loaded(cursor, passed)
+            if consumer is None:
+                return given
+            if len(consumer.cursors) > 1:
+                message = self.take_for(consumer, now)
+            else:
+                message = self._take(cursor, consumer, now)
+            if message is None:
+                passed.add(consumer)
+                continue
+            given += 1
+            self._deliver(consumer, message, now)
+        if given >= limit:
+            self._effects.dirty[cursor] = None
+        return given
+
+    def _deliver(self, consumer: Consumer, message: Message, now: float) -> None:
+        consumer.inbox.append(message)
+        self._effects.touched[consumer] = None
+        if consumer.settles:
+            consumer.unsettled += 1
+            if consumer.unsettled >= consumer.credit:
+                consumer.pause()
+        if consumer.once:
+            consumer.close(now)
+
+
+def _may_take(cursor: Cursor, consumer: Consumer) -> bool:
+    """Tell whether no exclusive consumer stands before this one."""
+    if not cursor.exclusives:
+        return True
+    return next(other for other in cursor.consumers if other.exclusive) is consumer
+
+
+def _foremost(consumer: Consumer, tried: set[Cursor]) -> Cursor | None:
+    """Return the cursor whose first message has the highest priority, or is the oldest of these."""
+    cursors = consumer.cursors
+    if len(cursors) == 1:
+        return next(iter(cursors))
+    best, best_order = None, None
+    for cursor in cursors:
+        if cursor in tried or cursor.settings.paused:
+            continue
+        order = cursor.ready.first() if cursor.ready.count else None
+        if order is None and cursor.held_back and consumer.groups:
+            order = (1, 0)  # messages held back for this consumer come after all that stands in the order
+        if order is not None and (best_order is None or order < best_order):
+            best, best_order = cursor, order
+    return best
+
+
+def _least_loaded(cursor: Cursor, passed: set[Consumer]) -> Consumer | None:
+    """Return the consumer with the fewest unsettled messages among those next in turn, and put it last."""
+    available = cursor.available
+    best = None
+    looked_at = 0
+    for consumer in available:
+        if consumer in passed:
+            continue
+        if best is None or consumer.unsettled < best.unsettled:
+            best = consumer
+            if not best.unsettled:
+                break
+        looked_at += 1
+        if looked_at >= _CHOICES:
+            break
+    if best is not None and len(available) > 1:
+        del available[best]
+        available[best] = None
+    return best

@@ -1,0 +1,428 @@
+"""A queue: the one cursor that all its workers share, and everything that decides which messages wait in it."""
+
+from array import array
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.cursor import Agenda, Cursor
+from penstock.engine.dedup import DedupWindow
+from penstock.engine.effects import Notice
+from penstock.engine.groups import Groups
+from penstock.engine.ready import HEAD_RECORDS, Entry
+from penstock.model.errors import QueueFull
+from penstock.model.limits import Limits
+from penstock.model.message import Message, State
+from penstock.model.names import QueueKey
+from penstock.model.publication import size_of
+from penstock.model.records import Attribute, Kind, Record
+from penstock.model.settings import QueueSettings
+from penstock.model.stages import ENGINE_STAGES, Stage
+
+if TYPE_CHECKING:
+    from penstock.engine.consumers import Consumer
+
+_PUBLISH = int(Kind.PUBLISH)
+_KEY, _GROUP, _DUE, _EXPIRES_AT = (
+    int(Attribute.KEY),
+    int(Attribute.GROUP),
+    int(Attribute.DUE),
+    int(Attribute.EXPIRES_AT),
+)
+_DEDUP_ID, _PLACE, _REPLACES, _NOTIFY, _LABEL = (
+    int(Attribute.DEDUP_ID),
+    int(Attribute.PLACE),
+    int(Attribute.REPLACES),
+    int(Attribute.NOTIFY),
+    int(Attribute.LABEL),
+)
+
+REPLACED, OVERFLOW = "replaced", "overflow"
+
+#: Buries a record of a queue among its dead letters; returns the sequence that it has there, None if there is no place.
+Bury = Callable[["Queue", Record, float, str], int | None]
+
+
+class Queue(Cursor):
+    """See the module."""
+
+    __slots__ = ("bury", "bytes", "dedup", "groups", "guarded", "keys", "limits", "publishers", "settings", "watched")
+
+    is_queue = True
+    settings: QueueSettings
+
+    def __init__(
+        self, number: int, key: QueueKey, settings: QueueSettings, agenda: Agenda, limits: Limits, bury: Bury
+    ) -> None:
+        super().__init__(number, key.name, key.tags, agenda)
+        self.limits = limits
+        self.bury = bury
+        self.bytes = 0  # of all unsettled messages
+        self.dedup = DedupWindow()
+        self.groups = Groups(self)
+        #: The message of each key that waits.
+        self.keys: dict[str, int] = {}
+        #: What publishers want to be told, by sequence.
+        self.watched: dict[int, Notice] = {}
+        #: Numbers of the connected clients that have published here.
+        self.publishers: set[int] = set()
+        self.configure(settings)
+
+    def __str__(self) -> str:
+        return f"queue {self.key}"
+
+    @property
+    def key(self) -> QueueKey:
+        """What identifies it."""
+        return QueueKey(self.name, self.tags)
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Take on settings."""
+        self.settings = settings
+        self.guarded = not (settings.max_length is None and settings.max_bytes is None and settings.ttl is None)
+        self.effects.dirty[self] = None
+
+    # Publishing.
+
+    def publish(self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any] | None) -> int:
+        """Accept a message; returns its sequence, or that of the first with the same dedup id."""
+        if attributes is not None or self.guarded:
+            return self._publish_with_care(body, now, client, priority, attributes or {})
+        effects = self.effects
+        sequence = effects.first + len(effects.records)
+        record: Record = (_PUBLISH, self.number, now, sequence, client, priority, None, body)
+        effects.records.append(record)
+        self.ready.push(record, priority)
+        self.bytes += len(body)
+        self.totals.published += 1
+        if self.available:
+            effects.dirty[self] = None
+        return sequence
+
+    def seen(self, attributes: dict[int, Any] | None, now: float) -> int | None:
+        """Return the sequence of the first message with the same dedup id within the window."""
+        if attributes is None or _DEDUP_ID not in attributes:
+            return None
+        return self.dedup.find(attributes[_DEDUP_ID], now, self.settings.dedup_window)
+
+    def check_room(self, size: int, *, messages: int = 1, freed: int = 0, freed_bytes: int = 0) -> None:
+        """Raise `QueueFull` if the queue rejects what overflows and would."""
+        if self.settings.overflow == "reject" and self._overflows(size, messages - freed, freed_bytes):
+            raise self._full()
+
+    def bury_here(self, body: bytes, now: float, priority: int, attributes: dict[int, Any]) -> int:
+        """Accept a dead letter, whatever the limits: it must not be lost."""
+        sequence = self.effects.position
+        self._add((_PUBLISH, self.number, now, sequence, 0, priority, attributes, body))
+        return sequence
+
+    def _publish_with_care(
+        self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any]
+    ) -> int:
+        first = self.seen(attributes, now)
+        if first is not None:
+            return first
+        if self.settings.ttl is not None and _EXPIRES_AT not in attributes:
+            attributes[_EXPIRES_AT] = now + self.settings.ttl
+        size = size_of((_PUBLISH, 0, now, 0, 0, 0, attributes, body))
+        replaced = self.keys.get(attributes[_KEY]) if _KEY in attributes else None
+        if self.settings.max_length is not None or self.settings.max_bytes is not None:
+            self._make_room(size, now, replaced)
+            if replaced is not None and self.keys.get(attributes[_KEY]) != replaced:
+                replaced = None  # it was the oldest, and has made room
+        if replaced is not None:
+            self._replace(replaced, attributes, now)
+        sequence = self.effects.position
+        self._add((_PUBLISH, self.number, now, sequence, client, priority, attributes or None, body))
+        return sequence
+
+    def _add(self, record: Record) -> None:
+        self.effects.records.append(record)
+        self.add(record, record[2])
+        if self.available:
+            self.effects.dirty[self] = None
+
+    def add(self, record: Record, now: float) -> None:
+        """Let a published message wait where it belongs."""
+        _, _, published_at, sequence, client, priority, attributes, _ = record
+        self.totals.published += 1
+        self.bytes += size_of(record)
+        if attributes is None:
+            self.ready.push(record, priority)
+            return
+        if _DEDUP_ID in attributes:
+            window = self.settings.dedup_window
+            self.dedup.remember(attributes[_DEDUP_ID], sequence, published_at, window, self.limits.dedup_ids_max)
+        if _NOTIFY in attributes and attributes[_NOTIFY] & ENGINE_STAGES:
+            self.watched[sequence] = Notice(client, attributes[_LABEL], Stage(attributes[_NOTIFY]), sequence)
+        if _KEY in attributes:
+            self.keys[attributes[_KEY]] = sequence
+        if _EXPIRES_AT in attributes:
+            self.agenda.expiries.add(attributes[_EXPIRES_AT], (self, sequence))
+        if attributes.get(_DUE, now) > now:
+            self._add_delayed(record, attributes)
+        elif _PLACE in attributes or _GROUP in attributes:
+            message = Message(record, self)
+            message.place = attributes.get(_PLACE, sequence)
+            self.returned[sequence] = message
+            self.offer(message)
+        else:
+            self.ready.push(record, priority)
+
+    def _add_delayed(self, record: Record, attributes: dict[int, Any]) -> None:
+        sequence = record[3]
+        self.agenda.delays.add(attributes[_DUE], (self, sequence))
+        if _PLACE in attributes:
+            message = Message(record, self)
+            message.place = attributes[_PLACE]
+            self.delayed[sequence] = self.returned[sequence] = message
+        elif self.agenda.recall is not None and len(self.delayed) >= HEAD_RECORDS:
+            self.delayed[sequence] = None
+        else:
+            self.delayed[sequence] = record
+
+    def _replace(self, sequence: int, attributes: dict[int, Any], now: float) -> None:
+        """Drop the waiting message of the same key, and let the new one take its place."""
+        entry = self.take_waiting(sequence)
+        if entry is not None:
+            attributes[_PLACE] = entry.place if isinstance(entry, Message) else sequence
+            attributes[_REPLACES] = sequence
+            self.note_drop(entry, now, REPLACED, None)
+
+    def _overflows(self, size: int, messages: int, freed_bytes: int) -> bool:
+        settings = self.settings
+        return (settings.max_length is not None and self.length + messages > settings.max_length) or (
+            settings.max_bytes is not None and self.bytes + size - freed_bytes > settings.max_bytes
+        )
+
+    def _make_room(self, size: int, now: float, replaced: int | None) -> None:
+        """Apply the overflow policy so that a message of this size fits; raises if it cannot, with nothing changed."""
+        freed, freed_bytes = 0, 0
+        if replaced is not None:
+            freed, freed_bytes = 1, self._waiting_size(replaced)
+        if not self._overflows(size, 1 - freed, freed_bytes):
+            return
+        settings = self.settings
+        if settings.overflow == "reject" or (settings.max_bytes is not None and size > settings.max_bytes):
+            raise self._full()
+        while self._overflows(size, 1, 0):
+            oldest = self._oldest_waiting()
+            if oldest is None:
+                raise self._full()  # all that is left is assigned, and cannot be taken away
+            entry = self.take_waiting(oldest)
+            assert entry is not None  # noqa: S101  # it was just found waiting
+            if settings.overflow == "drop-oldest":
+                self.note_drop(entry, now, OVERFLOW, None)
+            else:
+                self.give_up(entry, now, OVERFLOW)
+
+    def _full(self) -> QueueFull:
+        settings = self.settings
+        return QueueFull(
+            f"{self} is full with {self.length} messages of {self.bytes} bytes "
+            f"(max_length {settings.max_length}, max_bytes {settings.max_bytes})",
+            key="queue",
+            length=self.length,
+            bytes=self.bytes,
+        )
+
+    def _waiting_size(self, sequence: int) -> int:
+        entry: Entry | None = self.returned.get(sequence) or self.delayed.get(sequence) or self.ready.find(sequence)
+        if entry is None:
+            return 0
+        return size_of(entry.record if isinstance(entry, Message) else entry)
+
+    def _oldest_waiting(self) -> int | None:
+        """Return the lowest sequence that waits, visible or not."""
+        sequences = [
+            entry.record[3] if isinstance(entry, Message) else entry[3] for entry in self.ready.oldest_first()
+        ]
+        if self.returned:
+            sequences.append(min(self.returned))
+        if self.delayed:
+            sequences.append(min(self.delayed))
+        return min(sequences, default=None)
+
+    # What Cursor leaves to it.
+
+    def order_of(self, record: Record) -> int:
+        """Return the priority by which it waits."""
+        return record[5]
+
+    def pick(self, consumer: "Consumer | None", now: float) -> Entry | None:
+        """Take the first message that may go to this consumer out of the order."""
+        if consumer is not None:
+            if consumer.groups:
+                held_back = self.groups.best_for(consumer)
+                first = self.ready.first()
+                if held_back is not None and (first is None or (-held_back.priority, held_back.place) < first):
+                    self.groups.take(held_back)
+                    return held_back
+            if consumer.selector is not None:
+                return self._pick_selected(consumer, now)
+        return self._pick_live(now)
+
+    def _pick_selected(self, consumer: "Consumer", now: float) -> Entry | None:
+        for entry in self.ready.entries():
+            record = entry.record if isinstance(entry, Message) else entry
+            attributes = record[6]
+            if attributes is not None and attributes.get(_EXPIRES_AT, now + 1) <= now:
+                continue  # the sweeper will come for it
+            if consumer.wants(record):
+                if isinstance(entry, Message):
+                    self.ready.withdraw_message(record[5])  # once assigned, the order passes over it
+                else:
+                    self.ready.withdraw(record[3])
+                return entry
+        return None
+
+    def leaves_order(self, message: Message) -> None:
+        """Take note that a message with attributes is now assigned."""
+        attributes = message.record[6]
+        assert attributes is not None  # noqa: S101  # asked by the caller
+        sequence = message.record[3]
+        if _EXPIRES_AT in attributes:
+            self.agenda.expiries.discard((self, sequence))
+        if _KEY in attributes and self.keys.get(attributes[_KEY]) == sequence:
+            del self.keys[attributes[_KEY]]
+        if _GROUP in attributes:
+            self.groups.out(message)
+
+    def unassigned(self, message: Message) -> None:
+        """Take note that a message with attributes is no longer assigned."""
+        if message.record[6] is not None and _GROUP in message.record[6]:
+            self.groups.back(message)
+
+    def enqueue_again(self, message: Message, now: float, due: float) -> None:
+        """Put a message into the order, or among the delayed."""
+        attributes = message.record[6]
+        if attributes is not None:
+            key = attributes.get(_KEY)
+            if key is not None and key not in self.keys:
+                self.keys[key] = message.record[3]
+            if _GROUP in attributes and due > now:
+                self.groups.will_retry(message)
+        super().enqueue_again(message, now, due)
+
+    def offer(self, message: Message) -> None:
+        """Put a message into the order, or behind its group."""
+        attributes = message.record[6]
+        if attributes is not None and _GROUP in attributes:
+            self.groups.add(message, retried=False)
+        else:
+            super().offer(message)
+
+    def come_due(self, sequence: int) -> None:
+        """Put a delayed message into the order."""
+        message = self.returned.get(sequence)
+        if message is not None and message.redelivered and message.group is not None:
+            del self.delayed[sequence]
+            self.groups.add(message, retried=True)
+        else:
+            super().come_due(sequence)
+
+    def take_waiting(self, sequence: int) -> Entry | None:
+        """Take a waiting message out, wherever it waits; None if it does not wait here."""
+        message = self.returned.get(sequence)
+        if message is None or message.group is None:
+            return super().take_waiting(sequence)
+        del self.returned[sequence]
+        message.state = State.SETTLED
+        delayed = self.delayed.pop(sequence, None) is not None
+        if delayed:
+            self.agenda.delays.discard((self, sequence))
+        self.groups.removed(message, delayed=delayed)
+        return message
+
+    def failed(self, message: Message, now: float, reason: str) -> None:
+        """Retry a message later, or give it up."""
+        limit = self.settings.retry_limit
+        if limit is not None and message.attempt >= limit:
+            message.state = State.SETTLED
+            self.give_up(message, now, reason)
+            return
+        delay = self.settings.delay_after(message.attempt)
+        attributes: dict[int, Any] = {}
+        if reason:
+            attributes[int(Attribute.REASON)] = reason
+        if delay:
+            attributes[_DUE] = now + delay
+        self.effects.note(
+            Kind.FAIL,
+            now,
+            cursor=self.number,
+            subject=message.record[3],
+            client=message.client.number,
+            number=message.attempt,
+            attributes=attributes or None,
+        )
+        self.totals.retried += 1
+        self.wait_again(message, now, now + delay, counted=True)
+        self.notify(message.record[3], Stage.RETRY)
+
+    def give_up(self, entry: Entry, now: float, reason: str) -> None:
+        """Move a message to the dead letters."""
+        record = entry.record if isinstance(entry, Message) else entry
+        self.note_drop(entry, now, reason, self.bury(self, record, now, reason))
+
+    def ended(self, sequence: int, record: Record | None, size: int, now: float) -> None:  # noqa: ARG002
+        """Forget a message that is settled for good."""
+        self.bytes -= size
+        self.effects.gone.append(sequence)
+        if record is not None and record[6] is not None:
+            attributes = record[6]
+            if _KEY in attributes and self.keys.get(attributes[_KEY]) == sequence:
+                del self.keys[attributes[_KEY]]
+            if _EXPIRES_AT in attributes:
+                self.agenda.expiries.discard((self, sequence))
+            if _GROUP in attributes:
+                self.groups.settled(attributes[_GROUP])
+
+    def notify(self, sequence: int, stage: Stage) -> None:
+        """Tell the publisher of a message that it has reached a stage, if it wants to know."""
+        if self.watched:
+            notice = self.watched.get(sequence)
+            if notice is not None:
+                if notice.stage & stage:
+                    self.effects.notices.append(Notice(notice.client, notice.label, stage, sequence))
+                if stage & (Stage.FINISH | Stage.DROP):
+                    del self.watched[sequence]
+
+    # All at once.
+
+    def purge(self) -> list[int]:
+        """Drop all that waits; returns the sequences."""
+        sequences = self.waiting_sequences()
+        self.ready.clear()
+        for message in self.returned.values():
+            message.state = State.SETTLED
+            if message.id:
+                self.free_ids.append(message.id)
+        for sequence in self.delayed:
+            self.agenda.delays.discard((self, sequence))
+        self.returned.clear()
+        self.delayed.clear()
+        self.lapsed.clear()
+        self.keys.clear()
+        self.held_back = 0
+        self.groups.clear()
+        self.bytes = sum(size_of(message.record) for message in self.assigned.values())
+        for sequence in sequences:
+            self.notify(sequence, Stage.DROP)
+        self.effects.gone.extend(sequences)
+        self.totals.dropped += len(sequences)
+        return sequences
+
+    def waiting_sequences(self) -> list[int]:
+        """Return the sequences of all that waits, in no particular order."""
+        sequences = [number for _, numbers in self.ready.fresh() for number in numbers]
+        sequences.extend(self.returned)
+        sequences.extend(sequence for sequence in self.delayed if sequence not in self.returned)
+        return sequences
+
+    def live(self) -> Iterator["array[int]"]:
+        """Yield ascending arrays of the sequences of all unsettled messages."""
+        for _, sequences in self.ready.fresh():
+            yield sequences
+        others = {*self.returned, *self.delayed, *self.assigned}
+        if others:
+            yield array("Q", sorted(others))
