@@ -10,12 +10,16 @@ from abc import ABC, abstractmethod
 _ZEROS = bytes(1 << 20)
 
 
-class File(ABC):
-    """An open file."""
+class Readable(ABC):
+    """What can be read from."""
 
     @abstractmethod
     def read(self, count: int, offset: int) -> bytes:
         """Return up to `count` bytes from `offset`; fewer only at the end of the file."""
+
+
+class File(Readable):
+    """An open file."""
 
     @abstractmethod
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> int:

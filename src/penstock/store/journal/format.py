@@ -280,7 +280,7 @@ class Columns:
                 place += 8
             else:
                 end = place + width * header.count
-                self._columns[name] = view[place:end].cast(code)
+                self._columns[name] = view[place:end].cast(code)  # type: ignore[call-overload]
                 # Kinds come last and are one byte wide; what follows them needs no alignment.
                 place = end if width == 1 else end + (-end & 7 if width == 4 else 0)
             bit <<= 1
@@ -309,7 +309,9 @@ class Columns:
             column.tolist() if isinstance(column, memoryview) else repeat(column, self.count)
             for column in map(columns.__getitem__, ("kinds", "cursors", "times", "subjects", "clients", "numbers"))
         ]
-        attributes = map(_attributes, self._cut("attribute_lengths", self.attributes)) if self.attributes else repeat(None)
+        attributes = (
+            map(_attributes, self._cut("attribute_lengths", self.attributes)) if self.attributes else repeat(None)
+        )
         return list(zip(*fixed, attributes, self._cut("body_lengths", self.bodies), strict=False))
 
     def sizes(self) -> list[int]:
@@ -326,11 +328,13 @@ class Columns:
         if isinstance(length, memoryview):
             return [data[start:end] for start, end in pairwise(accumulate(length.tolist(), initial=0))]
         size = int(length)
-        return [data[start : start + size] for start in range(0, size * self.count, size)] if size else [b""] * self.count
+        return (
+            [data[start : start + size] for start in range(0, size * self.count, size)] if size else [b""] * self.count
+        )
 
 
 def _attributes(packed: bytes) -> dict[int, Any] | None:
-    return _decode_attributes(packed) if packed else None  # type: ignore[no-any-return]
+    return _decode_attributes(packed) if packed else None
 
 
 # --------------------------------------------------------------------------------------------------------------------

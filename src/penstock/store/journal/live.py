@@ -73,7 +73,9 @@ class LiveSet:
     def between(self, first: int, last: int) -> list[int]:
         """Return the sequences from `first` to `last`, both included, ascending."""
         found: list[int] = []
-        for page, bits in self._between(sorted(self._pages), first, last):
+        near = range(first >> _PAGE_SHIFT, (last >> _PAGE_SHIFT) + 1)
+        pages = [page for page in near if page in self._pages] if len(near) < 64 else sorted(self._pages)
+        for page, bits in self._between(pages, first, last):
             base = page << _PAGE_SHIFT
             while bits:
                 low = bits & -bits

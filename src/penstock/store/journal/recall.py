@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import NoObject, StoreFailed
 from penstock.model.records import Record
-from penstock.store.journal.filesystem import File
-from penstock.store.journal.segments import Segment, damaged, walk
+from penstock.store.journal.segments import Place, Segment
 
 #: Decoded batches that are kept, by their bytes on disk; in memory they take about three times as much.
 CACHE_BYTES_MAX = 4 << 20
@@ -21,15 +20,6 @@ class Rows(NamedTuple):
     last: int
     records: list[Record]
     places: dict[int, int] | None
-
-
-class Place(NamedTuple):
-    """A stretch of a file that is read at once."""
-
-    segment: Segment
-    file: File
-    start: int
-    end: int
 
 
 class Recaller:
@@ -45,6 +35,12 @@ class Recaller:
 
     def recall(self, sequences: Sequence[int]) -> list[Record]:
         """Return the records at these positions, in their order."""
+        try:
+            return self._recall(sequences)
+        except OSError as error:
+            raise StoreFailed(f"{error.filename or 'a segment'} could not be read: {error}", key="journal") from error
+
+    def _recall(self, sequences: Sequence[int]) -> list[Record]:
         found: list[Record] = []
         rows = Rows(1, 0, [], None)
         first, last, records, places = rows
@@ -104,18 +100,11 @@ class Recaller:
 def decode(place: Place) -> list[Rows]:
     """Read and decode a stretch of a segment."""
     batches: list[Rows] = []
-    offset = place.start
-    try:
-        for found in walk(place.file, place.segment.header.salt, place.start, place.end):
-            columns = found.columns()
-            positions = columns.positions()
-            places = None if isinstance(positions, range) else {at: i for i, at in enumerate(positions)}
-            batches.append(Rows(positions[0], positions[-1], columns.rows(), places))
-            offset = found.offset + found.header.length
-    except OSError as error:
-        raise StoreFailed(f"{place.segment.path} could not be read: {error}", key="journal") from error
-    if offset != place.end:
-        raise damaged(place.segment.path, offset, "a batch does not match its checksum")
+    for found in place.segment.batches(place.file, place.start, place.end):
+        columns = found.columns()
+        positions = columns.positions()
+        places = None if isinstance(positions, range) else {at: index for index, at in enumerate(positions)}
+        batches.append(Rows(positions[0], positions[-1], columns.rows(), places))
     return batches
 
 

@@ -25,18 +25,15 @@ The log as a whole
 """
 
 import os
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from itertools import pairwise
 
-from penstock.model.errors import StoreTooNew
+from penstock.store.journal.faults import damaged, too_new
 from penstock.store.journal.filesystem import File, FileSystem, write_all
 from penstock.store.journal.format import (
     FOOTER,
     RECORDS,
     SEGMENT_HEADER_BYTES,
-    VERSION,
-    Columns,
-    IndexHeader,
     Malformed,
     NewerVersion,
     SegmentHeader,
@@ -44,22 +41,12 @@ from penstock.store.journal.format import (
     unpack_index,
     unpack_segment_header,
 )
-from penstock.store.journal.segments import Segment, base_of, damaged, name_of, read_footer, walk
+from penstock.store.journal.indexes import TEMPORARY, Index, sorted_names
+from penstock.store.journal.segments import Segment, base_of, name_of, read_footer, walk
 from penstock.store.journal.spares import BALLAST, SPARES
-from penstock.store.port import Batch
 
 SEGMENTS = "segments"
 INDEXES = "index"
-INDEX_SUFFIX = ".idx"
-TEMPORARY = ".tmp"
-
-
-class Index(NamedTuple):
-    """A saved index."""
-
-    path: str
-    header: IndexHeader
-    state: bytes
 
 
 class Findings:
@@ -68,6 +55,7 @@ class Findings:
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.indexes: list[Index] = []  # ascending
+        self.state: bytes | None = None  # of the newest index
         self.spares: list[str] = []
         self.notes: list[str] = []
         self.changes: list[Callable[[], None]] = []
@@ -140,17 +128,16 @@ class Recovery:
     def _read_indexes(self) -> None:
         names = self._file_system.names(self._indexes)
         self._put_away(self._indexes, names)
-        for name in names:
-            if name.endswith(INDEX_SUFFIX):
-                path = os.path.join(self._indexes, name)
-                try:
-                    header, state = unpack_index(self._read_file(path))
-                except NewerVersion as newer:
-                    raise too_new(path, newer) from None  # Case E.
-                except Malformed as why:
-                    self.on_damaged_index(path, why)  # Case G.
-                else:
-                    self._found.indexes.append(Index(path, header, state))
+        for name in sorted_names(names):
+            path = os.path.join(self._indexes, name)
+            try:
+                header, state = unpack_index(self._read_file(path))
+            except NewerVersion as newer:
+                raise too_new(path, newer) from None  # Case E.
+            except Malformed as why:
+                raise damaged(path, 0, str(why)) from None  # Case G.
+            self._found.indexes.append(Index(path, header))
+            self._found.state = state
 
     def _read_file(self, path: str) -> bytes:
         file = self._file_system.open(path, read_only=True)
@@ -158,10 +145,6 @@ class Recovery:
             return file.read(file.size(), 0)
         finally:
             file.close()
-
-    def on_damaged_index(self, path: str, why: Malformed) -> None:
-        """Refuse an index that cannot be read; salvage does otherwise."""
-        raise damaged(path, 0, str(why))
 
     # Headers and the chain of segments.
 
@@ -194,7 +177,7 @@ class Recovery:
 
     def _check_chain(self) -> None:
         segments = self._found.segments
-        for before, after in zip(segments, segments[1:], strict=False):
+        for before, after in pairwise(segments):
             if after.header.previous != before.last:  # Case F.
                 raise damaged(
                     after.path, 0,
@@ -229,7 +212,9 @@ class Recovery:
                 raise damaged(segment.path, end, "the file does not end with a valid footer")
             segment.close_with(*footer)
             if segment.last >= self._found.index_position:
-                for _ in segment.batches(file):  # Case I: raises where one is not valid.
+                for _ in segment.batches(
+                    file, SEGMENT_HEADER_BYTES, segment.end
+                ):  # Case I: raises where one is not valid.
                     pass
         finally:
             file.close()
@@ -292,40 +277,3 @@ def end_of_batches(file: File, segment: Segment) -> int:
 def is_zero_after(file: File, offset: int) -> bool:
     """Whether a file holds nothing but zeros from `offset` on."""
     return not file.read(max(0, file.size() - offset), offset).rstrip(b"\0")
-
-
-def too_new(path: str, newer: NewerVersion) -> StoreTooNew:
-    """Return the error that names a file of a newer format."""
-    return StoreTooNew(
-        f"{path} was written in format {newer.found}; this Penstock knows formats up to {VERSION}. Use a newer Penstock.",
-        key="journal",
-        found=newer.found,
-        known=VERSION,
-    )
-
-
-def replay(file_system: FileSystem, segments: list[Segment], position: int) -> Iterator[Batch]:
-    """Yield the records of these segments from `position` on."""
-    for segment in segments:
-        if segment.last < position or not segment.records:
-            continue
-        file = file_system.open(segment.path, read_only=True)
-        try:
-            for found in segment.batches(file, segment.chunk(position)[0] if position >= segment.base else SEGMENT_HEADER_BYTES):
-                batch = cut_batch(found.columns(), position, segment.last)
-                if batch is not None:
-                    yield batch
-        finally:
-            file.close()
-
-
-def cut_batch(columns: Columns, first: int, last: int) -> Batch | None:
-    """Return the records of a batch that are from `first` to `last`; None when none is."""
-    positions = columns.positions()
-    if positions[-1] < first or positions[0] > last:
-        return None
-    rows = columns.rows()
-    if positions[0] >= first and positions[-1] <= last:
-        return Batch(positions, rows)
-    kept = [index for index, position in enumerate(positions) if first <= position <= last]
-    return Batch(positions[kept[0] : kept[-1] + 1], rows[kept[0] : kept[-1] + 1])

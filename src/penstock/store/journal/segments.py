@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.model.errors import StoreDamaged
 from penstock.model.records import Kind
-from penstock.store.journal.filesystem import File, FileSystem
+from penstock.store.journal.faults import damaged
+from penstock.store.journal.filesystem import File, FileSystem, Readable
 from penstock.store.journal.format import (
     BATCH_HEADER_BYTES,
     FOOTER,
@@ -58,7 +58,7 @@ class Found(NamedTuple):
         return Columns(self.header, self.data, self.at)
 
 
-def walk(file: File, salt: int, start: int, end: int) -> Iterator[Found]:
+def walk(file: Readable, salt: int, start: int, end: int) -> Iterator[Found]:
     """Yield the whole batches that follow each other from `start`; stop at the first place where there is none."""
     offset = start
     window = b""
@@ -78,12 +78,27 @@ def walk(file: File, salt: int, start: int, end: int) -> Iterator[Found]:
         offset += header.length
 
 
+class Place(NamedTuple):
+    """A stretch of a file that is read at once."""
+
+    segment: "Segment"
+    file: File
+    start: int
+    end: int
+
+    @property
+    def next(self) -> int:
+        """Return the position after all that the segment had when it was looked up."""
+        return self.segment.last + 1
+
+
 class Segment:
     """What the journal knows of one segment. Numbers that change are guarded by the journal's lock."""
 
     __slots__ = (
         "base", "closed", "directory", "end", "file", "firsts", "header", "last", "measured",
-        "measured_live", "newest", "offsets", "oldest", "path", "pins", "published", "published_bytes", "records", "size",
+        "measured_live", "newest", "offsets", "oldest", "path", "pins", "published", "published_bytes",
+        "records", "size",
     )  # fmt: skip
 
     def __init__(self, directory: str, header: SegmentHeader, size: int) -> None:
@@ -170,9 +185,13 @@ class Segment:
             return self.end, self.end
         return self.offsets[entry], self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.end
 
-    def batches(self, file: File, start: int = SEGMENT_HEADER_BYTES) -> Iterator[Found]:
+    def start(self, position: int) -> int:
+        """Return from which offset on to read to miss nothing from `position` on."""
+        entry = bisect_right(self.firsts, position) - 1
+        return self.offsets[entry] if entry >= 0 else SEGMENT_HEADER_BYTES
+
+    def batches(self, file: Readable, start: int, end: int) -> Iterator[Found]:
         """Yield the batches of records; `StoreDamaged` when they end before they should."""
-        end = self.end
         offset = start
         for found in walk(file, self.header.salt, start, end):
             if found.header.kind == RECORDS:
@@ -182,7 +201,7 @@ class Segment:
             raise damaged(self.path, offset, "a batch does not match its checksum")
 
 
-def read_footer(file: File, header: SegmentHeader, size: int) -> tuple[Footer, int] | None:
+def read_footer(file: Readable, header: SegmentHeader, size: int) -> tuple[Footer, int] | None:
     """Return the footer of a closed segment and its offset; None when there is no valid one at the end of the file."""
     if size < SEGMENT_HEADER_BYTES + footer_bytes(0):
         return None
@@ -194,17 +213,6 @@ def read_footer(file: File, header: SegmentHeader, size: int) -> tuple[Footer, i
             return unpack_footer(memoryview(found.data)[found.at + BATCH_HEADER_BYTES :]), offset
         break
     return None
-
-
-def damaged(path: str, offset: int, why: str) -> StoreDamaged:
-    """Return the error that names a damaged file and the place in it."""
-    return StoreDamaged(
-        f"{path} is damaged at offset {offset}: {why}. Nothing was changed. "
-        "Restore a backup, or start with --salvage to keep what is readable.",
-        key="journal",
-        file=path,
-        offset=offset,
-    )
 
 
 class OpenFiles:

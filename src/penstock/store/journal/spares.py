@@ -23,7 +23,7 @@ class Spares:
     def __init__(self, file_system: FileSystem, directory: str, segment_bytes: int) -> None:
         self._file_system = file_system
         self._directory = directory
-        self._segment_bytes = segment_bytes
+        self.segment_bytes = segment_bytes
         self._lock = threading.Lock()
         self._ready: list[str] = []
         self._ballast = False
@@ -35,7 +35,7 @@ class Spares:
         """Take over what an earlier process made; what has another size is made anew."""
         for name in names:
             path = os.path.join(self._directory, name)
-            wanted = self._segment_bytes if name in SPARES else self._segment_bytes // 2
+            wanted = self.segment_bytes if name in SPARES else self.segment_bytes // 2
             file = self._file_system.open(path)
             size = file.size()
             file.close()
@@ -53,7 +53,7 @@ class Spares:
             try:
                 self._make_spares(1)
                 if not self._ballast:
-                    self._make(os.path.join(self._directory, BALLAST), self._segment_bytes // 2)
+                    self.make(os.path.join(self._directory, BALLAST), self.segment_bytes // 2)
                     self._ballast = True
                 self._make_spares(len(SPARES))
                 self.has_room = True
@@ -67,11 +67,12 @@ class Spares:
         for name in SPARES:
             path = os.path.join(self._directory, name)
             if len(self._ready) < count and path not in self._ready:
-                self._make(path, self._segment_bytes)
+                self.make(path, self.segment_bytes)
                 self._ready.append(path)
                 self._zeroed[path] = 0
 
-    def _make(self, path: str, size: int) -> None:
+    def make(self, path: str, size: int) -> None:
+        """Make a file with its space reserved; when there is no room, nothing of it stays."""
         file = self._file_system.open(path, create=True)
         try:
             file.allocate(size)
@@ -104,6 +105,15 @@ class Spares:
             self._ballast = False
             return True
 
+    def with_ballast(self, work: Callable[[], None]) -> None:
+        """Do work that needs room; when there is none, let go of the ballast and do it again."""
+        try:
+            work()
+        except OSError as error:
+            if not is_full(error) or not self.drop_ballast():
+                raise
+            work()
+
     def zero_slice(self) -> bool:
         """Write zeros to a slice of the next segment; False when it is done.
 
@@ -111,12 +121,12 @@ class Spares:
         """
         with self._lock:
             path = self._ready[0] if self._ready else ""
-            done = self._zeroed.get(path, self._segment_bytes)
-            if done >= self._segment_bytes:
+            done = self._zeroed.get(path, self.segment_bytes)
+            if done >= self.segment_bytes:
                 return False
             file = self._file_system.open(path)
             try:
-                write_all(file, _SLICE[: self._segment_bytes - done], done)
+                write_all(file, _SLICE[: self.segment_bytes - done], done)
                 file.sync()
             finally:
                 file.close()
