@@ -80,6 +80,11 @@ class Channels:
             return queue
         self._check_dead_letter(key.name, chosen)
         self._check_count()
+        return self.make_queue(key, now, chosen)
+
+    def make_queue(self, key: QueueKey, now: float, settings: QueueSettings | None = None) -> Queue:
+        """Make a queue that is known to be missing, whatever the limits."""
+        chosen = settings or QueueSettings.defaults(key.name)
         queue = self.add_queue(self.new_number(), key, chosen)
         attributes = {
             int(Attribute.TYPE): "queue",

@@ -239,12 +239,13 @@ class Cursor(ABC):
 
     def _settle_at_once(self, message: Message, now: float) -> Message:
         record = message.record
-        number = message.attempt | message.id << 32
+        size = size_of(record)
+        number = message.attempt | size << 32
         self.effects.records.append((_POP, self.number, now, record[3], message.client.number, number, None, b""))
         message.state = _SETTLED
         self.totals.finished += 1
         self.free_ids.append(message.id)
-        self.ended(record[3], record, size_of(record), now)
+        self.ended(record[3], record, size, now)
         self.notify(record[3], Stage.FINISH)
         return message
 

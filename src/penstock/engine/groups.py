@@ -158,3 +158,30 @@ class Groups:
 
 def _order(message: Message) -> tuple[int, int]:
     return (-message.priority, message.place)
+
+
+class SleepingGroups(Groups):
+    """The groups of a queue that is being restored: who may go next is settled when everything is known."""
+
+    __slots__ = ()
+
+    def add(self, message: Message, *, retried: bool) -> None:
+        """Let the message wait nowhere for now."""
+
+    def will_retry(self, message: Message) -> None:
+        """Take no note."""
+
+    def out(self, message: Message) -> None:
+        """Take no note."""
+
+    def back(self, message: Message) -> None:
+        """Take no note."""
+
+    def settled(self, name: str) -> None:
+        """Take no note."""
+
+    def removed(self, message: Message, *, delayed: bool) -> None:
+        """Take no note."""
+
+    def clear(self) -> None:
+        """Have nothing to drop."""

@@ -387,6 +387,23 @@ class Queue(Cursor):
                 if stage & (Stage.FINISH | Stage.DROP):
                     del self.watched[sequence]
 
+    def wake_groups(self) -> None:
+        """Let groups go on, after everything about their messages was restored."""
+        groups = self.groups = Groups(self)
+        waiting: list[Message] = []
+        for message in self.assigned.values():
+            if message.group is not None:
+                self.held_back += 1  # it comes out of nowhere
+                groups.out(message)
+        for sequence, message in self.returned.items():
+            if message.group is not None:
+                if sequence not in self.delayed:
+                    waiting.append(message)
+                elif message.redelivered:
+                    groups.will_retry(message)
+        for message in sorted(waiting, key=lambda one: (-one.priority, one.place)):
+            groups.add(message, retried=False)
+
     # All at once.
 
     def purge(self) -> list[int]:

@@ -164,17 +164,20 @@ class ReadyOrder:
         if lane is not None and len(lane.returned) > 2 * max(TOMBSTONES_MIN, self.count):
             self._rebuild()
 
-    def remove(self, sequence: int) -> None:
-        """Take out a record that is known to wait here, without reading it; quick if it is the first."""
+    def remove(self, sequence: int) -> Record | None:
+        """Take out a record that is known to wait here; quick if it is the first. Returned if it is in memory."""
         lane = self._top
         if lane is not None and lane.head and lane.head[0][3] == sequence:
-            lane.bytes -= len(lane.head.popleft()[7])
+            record = lane.head.popleft()
+            lane.bytes -= len(record[7])
             self.count -= 1
-        elif lane is not None and not lane.head and lane.tail and lane.tail[lane.drained] == sequence:
+            return record
+        if lane is not None and not lane.head and lane.tail and lane.tail[lane.drained] == sequence:
             lane.take_tail(1)
             self.count -= 1
         else:
             self.withdraw(sequence)
+        return None
 
     def find(self, sequence: int) -> Record | None:
         """Return the record of this sequence if it waits here and was never handed out."""

@@ -24,6 +24,9 @@ class Schedule(Generic[Key]):
     def __len__(self) -> int:
         return len(self._times)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._times
+
     def add(self, time: float, key: Key) -> None:
         """Make the key due at this time, instead of any earlier time given for it."""
         self._turn += 1

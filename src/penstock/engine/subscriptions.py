@@ -134,15 +134,15 @@ class Subscriptions:
         subscription = Subscription(pattern, compiled_pattern(pattern), durable, number)
         self.durables[durable, pattern] = self.wild[id(subscription)] = subscription
 
-    def restore(self, number: int, topic: Topic, durable: str | None, pattern: str) -> Subscriber:
-        """Know a subscriber again."""
+    def restore(self, number: int, topic: Topic, durable: str | None, pattern: str, first: int | None) -> Subscriber:
+        """Know a subscriber again, who got what was kept from `first` on."""
         subscription = self.durables.get((durable, pattern)) if durable is not None else None
         if subscription is None:
             subscription = Subscription(pattern, compiled_pattern(pattern), durable)
             if durable is not None:
                 self.durables[durable, pattern] = subscription
         subscriber = self._new_subscriber(number, topic, subscription)
-        topic.join(subscriber, None)
+        topic.join(subscriber, first)
         return subscriber
 
     def restore_removal(self, number: int, reason: str | None) -> None:

@@ -111,6 +111,8 @@ class Topic:
         record: Record = (_PUBLISH, self.number, now, sequence, client, priority, attributes, body)
         self.effects.records.append(record)
         self.add(record, now)
+        if self.settings.subscriber_max_bytes is not None:
+            self._condemn_the_heavy(now, self.settings.subscriber_max_bytes)
         return sequence
 
     def seen(self, attributes: dict[int, Any] | None, now: float) -> int | None:
@@ -218,6 +220,11 @@ class Topic:
         if kept:
             yield kept
 
+    def _condemn_the_heavy(self, now: float, bytes_max: int) -> None:
+        for subscriber in list(self.subscribers.values()):
+            if subscriber.bytes > bytes_max:
+                subscriber.condemn(subscriber, now, f"more than subscriber_max_bytes {bytes_max} waited for it")
+
     def _catch_up(self, subscriber: "Subscriber", sequence: int) -> None:
         if self.records is not None:
             subscriber.ready.push(self.records[sequence], 0)
@@ -291,9 +298,6 @@ class Subscriber(Cursor):
         self.ready.push(record, 0)
         if self.available:
             self.effects.dirty[self] = None
-        bytes_max = self.topic.settings.subscriber_max_bytes
-        if bytes_max is not None and self.bytes > bytes_max:
-            self.condemn(self, now, f"more than subscriber_max_bytes {bytes_max} waits for it")
 
     def order_of(self, record: Record) -> int:  # noqa: ARG002
         """Return the same for all: a topic's messages go in the order of their sequences."""

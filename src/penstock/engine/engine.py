@@ -1,0 +1,201 @@
+"""The engine: every rule of the broker behind one synchronous, deterministic face.
+
+Its calls change the state at once and leave their effects in `effects`. Time comes in as an argument, ids from outside;
+the only thing it asks of the world is to recall records that it has written, which never change.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.channels import Channels
+from penstock.engine.clients import Client, Clients
+from penstock.engine.consumers import Consumer, Dispatcher
+from penstock.engine.cursor import LEASE_EXPIRED, Agenda
+from penstock.engine.dead_letters import DeadLetters
+from penstock.engine.effects import Effects
+from penstock.engine.queue import Queue
+from penstock.engine.readers import Readers
+from penstock.engine.ready import Recall
+from penstock.engine.selection import Selection
+from penstock.engine.subscriptions import Subscription, Subscriptions
+from penstock.engine.topic import Topic
+from penstock.engine.transactions import Publish, Settle, transact
+from penstock.model.errors import NoObject
+from penstock.model.limits import Limits
+from penstock.model.message import Message
+from penstock.model.names import QueueKey
+
+if TYPE_CHECKING:
+    from array import array
+
+_DEDUP_SWEEP = 100  # ids forgotten per channel and sweep; more are forgotten whenever one is added
+
+
+class Engine:
+    """See the module."""
+
+    __slots__ = (
+        "agenda",
+        "channels",
+        "clients",
+        "dead_letters",
+        "dispatcher",
+        "effects",
+        "limits",
+        "readers",
+        "subscriptions",
+    )
+
+    def __init__(self, *, recall: Recall | None = None, limits: Limits | None = None, auto_create: bool = True) -> None:
+        self.limits = limits or Limits()
+        self.effects = Effects()
+        self.agenda = Agenda(self.effects, recall)
+        self.dead_letters = DeadLetters()
+        self.channels = Channels(self.agenda, self.limits, self.dead_letters.bury, auto_create=auto_create)
+        self.dead_letters.serve(self.channels)
+        self.clients = Clients(self.agenda, self.limits)
+        self.subscriptions = Subscriptions(
+            self.agenda, self.limits, self.channels, self.dead_letters.bury_subscribed
+        )
+        self.readers = Readers(self.effects, self.limits)
+        self.dispatcher = Dispatcher(self.effects)
+
+    # Publishing.
+
+    def publish(
+        self, key: QueueKey, body: bytes, now: float, client: Client, priority: int, attributes: dict[int, Any] | None
+    ) -> int:
+        """Publish to a queue; returns the sequence."""
+        queue = self.channels.queues.get(key) or self.channels.queue_to_publish(key, now)
+        queue.publishers.add(client.number)
+        return queue.publish(body, now, client.number, priority, attributes)
+
+    def publish_topic(
+        self, name: str, body: bytes, now: float, client: Client, priority: int, attributes: dict[int, Any] | None
+    ) -> int:
+        """Publish to a topic; returns the sequence."""
+        topic = self.channels.topics.get(name) or self.channels.topic_to_publish(name, now)
+        topic.publishers.add(client.number)
+        return topic.publish(body, now, client.number, priority, attributes)
+
+    def transact(self, operations: list[Publish | Settle], client: Client, now: float) -> list[int | None]:
+        """Do all of it or raise and do none; returns the sequence of each publish."""
+        return transact(self.channels, self.limits, operations, client.number, now)
+
+    # Consuming.
+
+    def subscribe(self, consumer: Consumer, selection: Selection) -> None:
+        """Let a consumer take from queues, now and when new ones come."""
+        consumer.client.consumers[consumer] = None
+        self.channels.enlist(consumer, selection)
+        consumer.after_close = lambda closed, _: self.channels.delist(closed, selection)
+
+    def subscribe_topic(
+        self, consumer: Consumer, pattern: str, now: float, durable: str | None = None, from_sequence: int | None = None
+    ) -> Subscription:
+        """Let a consumer take from a topic, or from all that fit a pattern."""
+        subscription = self.subscriptions.subscribe(consumer, pattern, now, durable, from_sequence)
+        consumer.client.consumers[consumer] = None
+        return subscription
+
+    def take_now(self, consumer: Consumer, selection: Selection, now: float) -> Message | None:
+        """Assign at once what a consumer that wants one message should have, without subscribing it."""
+        for queue in self.channels.select(selection):
+            consumer.join(queue)
+        message = self.dispatcher.take_for(consumer, now)
+        consumer.close(now)
+        return message
+
+    def consumed(self, consumer: Consumer, count: int) -> None:
+        """Give a consumer that settles at once the credit back for messages that it has sent on."""
+        consumer.unsettled -= count
+        if consumer.is_paused and consumer.is_open:
+            self.effects.hungry[consumer] = None
+
+    def dispatch(self, now: float, limit: int) -> bool:
+        """Hand out up to about `limit` messages; returns whether there is more to hand out."""
+        return self.dispatcher.run(now, limit)
+
+    def find_assigned(self, key: QueueKey, sequence: int, client: Client) -> Message:
+        """Return a message of a queue by its sequence, to be settled by the client that has it."""
+        return self.channels.queue(key).assigned_to(sequence, client)
+
+    def keep_alive_all(self, client: Client, now: float) -> int:
+        """Start all leases of a client anew; returns how many."""
+        for message in list(client.held):
+            message.cursor.keep_alive(message, now)
+        return len(client.held)
+
+    # The passing of time.
+
+    def sweep(self, now: float, limit: int) -> bool:
+        """Do what has become due, up to about `limit` of it; returns whether there is more."""
+        agenda = self.agenda
+        left = limit
+        expired = agenda.leases.expired(now, left)
+        for message in expired:
+            message.cursor.lapse(message, now, LEASE_EXPIRED)
+        left -= len(expired)
+        while left > 0 and (due := agenda.delays.pop_due(now)) is not None:
+            cursor, sequence = due
+            if sequence in cursor.delayed:
+                cursor.come_due(sequence)
+            left -= 1
+        while left > 0 and (due := agenda.expiries.pop_due(now)) is not None:
+            cursor, sequence = due
+            cursor.expire(sequence, now)
+            left -= 1
+        left -= self.clients.sweep(now, left)
+        left -= self.subscriptions.sweep(now, left)
+        return left <= 0
+
+    def tidy(self, now: float) -> None:
+        """Do the slow rounds of the sweeper, about once a second: retention, absences, dedup windows."""
+        self.subscriptions.expire_absent(now)
+        for topic in self.channels.topics.values():
+            if topic.settings.retain_age is not None:
+                topic.retain(now)
+        for channel in self.channels:
+            if len(channel.dedup):
+                channel.dedup.forget(now, channel.settings.dedup_window, _DEDUP_SWEEP)
+
+    def next_time(self) -> float | None:
+        """Return when something becomes due next."""
+        agenda = self.agenda
+        times = (
+            agenda.leases.next_time(),
+            agenda.delays.next_time(),
+            agenda.expiries.next_time(),
+            self.clients.next_time(),
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    # Channels.
+
+    def delete(self, key: QueueKey, now: float) -> int:
+        """Delete a queue; returns how many messages were in it."""
+        return self.channels.delete_queue(self.channels.queue(key), now)
+
+    def alter(self, key: QueueKey, now: float, changes: Mapping[str, Any]) -> Queue:
+        """Change settings of a queue."""
+        queue = self.channels.queue(key)
+        self.channels.alter_queue(queue, now, changes)
+        return queue
+
+    def find_channel(self, number: int) -> Queue | Topic:
+        """Return a channel by its number; for those who read the log."""
+        for channel in self.channels:
+            if channel.number == number:
+                return channel
+        raise NoObject(f"there is no channel with the number {number}", key="queue")
+
+    def live(self) -> Iterator["array[int]"]:
+        """Yield ascending arrays of the sequences of all messages that the store has to keep."""
+        for channel in self.channels:
+            yield from channel.live()
+
+    def selected_by(self, test: Callable[[Mapping[str, str], Mapping[str, Any]], bool]) -> Callable[[Any], bool]:
+        """Return a test of records that asks a selector for headers and fields."""
+        from penstock.engine.inspection import fields_of, headers_of  # noqa: PLC0415  # it knows the engine
+
+        return lambda record: test(headers_of(record), fields_of(record))
