@@ -161,7 +161,7 @@ class BatchHeader(NamedTuple):
     kind: int
     present: int
     constant: int
-    count: int
+    records: int
     length: int
     attributes: int
     first: int
@@ -268,7 +268,7 @@ class Columns:
     def __init__(self, header: BatchHeader, data: bytes | memoryview, at: int) -> None:
         view = memoryview(data)
         self.first = header.first
-        self.count = header.count
+        self.count = header.records
         self._columns: dict[str, Column] = {}
         place = at + BATCH_HEADER_BYTES
         bit = 1
@@ -279,7 +279,7 @@ class Columns:
                 self._columns[name] = _CONSTANTS[code].unpack_from(view, place)[0]
                 place += 8
             else:
-                end = place + width * header.count
+                end = place + width * header.records
                 self._columns[name] = view[place:end].cast(code)  # type: ignore[call-overload]
                 # Kinds come last and are one byte wide; what follows them needs no alignment.
                 place = end if width == 1 else end + (-end & 7 if width == 4 else 0)

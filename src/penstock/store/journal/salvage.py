@@ -195,7 +195,7 @@ class Salvage:
     def _whole(self, part: Part) -> Iterator[Columns]:
         after = 0
         for offset, header in find_batches(part.data, 0, part.header.salt, 0):
-            if header.kind == RECORDS and header.count and header.first > after:
+            if header.kind == RECORDS and header.records and header.first > after:
                 columns = Columns(header, part.data, offset)
                 after = columns.positions()[-1]
                 yield columns
