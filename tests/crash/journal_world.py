@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from simulated_disk import SimulatedDisk
 
@@ -15,6 +16,7 @@ SEGMENT_BYTES = 16 * 1024
 DIRECTORY = "data"
 
 
+@cache
 def record_at(position: int) -> Record:
     """Return the record of a position: always the same, so that whoever finds it knows whether it is right."""
     choice = random.Random(position)

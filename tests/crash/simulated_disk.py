@@ -83,8 +83,10 @@ class SimulatedDisk(FileSystem):
         self.count += 1
         if self.fault is None or not self.fault.strikes(self.count):
             return False
+        if self.fault.error in {0, errno.EINTR} and not is_write:
+            return False  # Only writes can be short, and only they are not tried again by Python itself (PEP 475).
         if self.fault.error == 0:
-            return is_write
+            return True
         raise OSError(self.fault.error, os.strerror(self.fault.error))
 
     def make_directory(self, path: str) -> None:
@@ -92,7 +94,9 @@ class SimulatedDisk(FileSystem):
 
     def names(self, path: str) -> list[str]:
         prefix = path + "/"
-        return sorted(name[len(prefix) :] for name in self.files if name.startswith(prefix) and "/" not in name[len(prefix) :])
+        return sorted(
+            name[len(prefix) :] for name in self.files if name.startswith(prefix) and "/" not in name[len(prefix) :]
+        )
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         if create:
@@ -253,7 +257,7 @@ class Crashes:
             change_names(self._names, call)
             if call.inode is not None:
                 self._content.setdefault(call.inode, Content())
-            self._pending.setdefault(os.path.dirname(call.path), []).append(call)
+            self._pending.setdefault(call.path.rpartition("/")[0], []).append(call)
         return call
 
     def _of(self, call: Call) -> Content:
@@ -261,11 +265,11 @@ class Crashes:
         return self._content.setdefault(call.inode, Content())
 
     def synced_only(self) -> dict[str, bytes]:
-        """(a) Nothing that was not synced; names as they were last."""
+        """Return (a): nothing that was not synced; names as they were last."""
         return {path: bytes(self._content[inode].synced) for path, inode in self._names.items()}
 
     def torn(self, seed: int) -> dict[str, bytes]:
-        """(b) A random choice of the unsynced sectors, and of the unsynced names."""
+        """Return (b): a random choice of the unsynced sectors, and of the unsynced names."""
         choice = random.Random(f"{seed}-{self.at}")
         names = dict(self._synced_names)
         for pending in self._pending.values():
@@ -274,7 +278,7 @@ class Crashes:
         return {path: self._content[inode].torn(choice) for path, inode in sorted(names.items())}
 
     def names_lost(self) -> dict[str, bytes]:
-        """(c) Unsynced names are lost, unsynced data too."""
+        """Return (c): unsynced names are lost, unsynced data too."""
         return {path: bytes(self._content[inode].synced) for path, inode in self._synced_names.items()}
 
 

@@ -20,7 +20,11 @@ def world_of(seed: int, operations: int) -> World:
 
 def images(crashes: Crashes, seed: int) -> list[dict[str, bytes]]:
     """Return what the disk may hold after a crash now."""
-    return [crashes.synced_only(), crashes.names_lost(), *(crashes.torn(seed + one) for one in range(SEEDS_OF_TORN_DISKS))]
+    return [
+        crashes.synced_only(),
+        crashes.names_lost(),
+        *(crashes.torn(seed + one) for one in range(SEEDS_OF_TORN_DISKS)),
+    ]
 
 
 @pytest.mark.parametrize("part", range(4))

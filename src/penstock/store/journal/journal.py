@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from penstock.model.errors import StoreFailed
 from penstock.model.records import Record
 from penstock.store.journal.catalogue import Catalogue, replay
 from penstock.store.journal.compaction import Compactor
@@ -131,8 +132,8 @@ class Journal(Store):
         try:
             if self._health.failed is None:
                 self._writer.finish()
-        except OSError as error:
-            self._health.fail("a sync", error)  # Only the seal is lost: what it stands for was synced before.
+        except (OSError, StoreFailed):
+            pass  # Only the seal is lost: what it stands for was synced before.
         finally:
             self._let_go()
 

@@ -1,0 +1,34 @@
+"""Finding the store that a text, a path or an object means."""
+
+import os
+from typing import Any
+
+from penstock.model.errors import BadRequest
+from penstock.store.port import Store
+
+MEMORY = "memory:"
+
+
+def store_at(where: "str | os.PathLike[str] | Store", **options: Any) -> Store:
+    """Return the store: `memory:`, a directory for a journal, or a store as it is.
+
+    Options are those of the store; a store that is given as an object takes none.
+    """
+    if isinstance(where, Store):
+        if options:
+            raise BadRequest(f"{', '.join(options)} cannot be set for a store that exists already", key="store")
+        return where
+    if not isinstance(where, str | os.PathLike):
+        raise BadRequest(
+            f"a store is 'memory:', a directory or an object of penstock.store.port.Store, not {where!r}", key="store"
+        )
+    try:
+        if where == MEMORY:
+            from penstock.store.memory import Memory  # noqa: PLC0415  # each store loads what it needs when it is used
+
+            return Memory(**options)
+        from penstock.store.journal.journal import Journal  # noqa: PLC0415
+
+        return Journal(where, **options)
+    except TypeError as error:
+        raise BadRequest(f"the store {os.fspath(where)!r} does not take these options: {error}", key="store") from None
