@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 
 from penstock import Broker, PenstockError, __version__
+from penstock.model.message import Message
 
 #: How long a step waits for a message that must come; far more than it takes.
 PATIENCE_SECONDS = 5.0
@@ -51,6 +52,14 @@ def expect(condition: object, what: str) -> None:
         raise DemoFailed(what)
 
 
+async def take(broker: Broker, queue: str, body: bytes) -> Message:
+    """Poll the queue for the message that must come now."""
+    message = await broker.poll(queue, tags=["eu"], wait=PATIENCE_SECONDS)
+    if message is None or message.body != body:
+        raise DemoFailed(f"poll({queue!r}) gave {message!r}, not the message {body!r}")
+    return message
+
+
 async def show_queue(broker: Broker) -> None:
     """Publish three orders to a queue and work on the most urgent first."""
     headline(1, "A queue: every message is worked on by one client at a time.")
@@ -61,8 +70,7 @@ async def show_queue(broker: Broker) -> None:
         show(f'enqueue("orders", {body!r}, tags=["eu"], priority={priority})')
     tell("Each enqueue returned when its message was on disk. The highest priority goes first, then the oldest:")
     for expected in [b"bread, hot", b"flour"]:
-        message = await broker.poll("orders", tags=["eu"], wait=PATIENCE_SECONDS)
-        expect(message is not None and message.body == expected, f"poll did not give {expected!r}")
+        message = await take(broker, "orders", expected)
         show('poll("orders", tags=["eu"])', f"{message.body!r}  priority {message.priority}, attempt {message.attempt}")
         await broker.complete(message)
         show("complete(message)")
@@ -73,14 +81,13 @@ async def show_failures(broker: Broker) -> None:
     """Fail the third order until it is dead-lettered."""
     headline(2, "A failure: the message is tried again, and then put aside.")
     for attempt in [1, 2]:
-        message = await broker.poll("orders", tags=["eu"], wait=PATIENCE_SECONDS)
-        expect(message is not None and message.attempt == attempt, f"attempt {attempt} did not come")
+        message = await take(broker, "orders", b"bran")
+        expect(message.attempt == attempt, f"attempt {message.attempt} came instead of {attempt}")
         show('poll("orders", tags=["eu"])', f"{message.body!r}  attempt {message.attempt}")
         await broker.fail(message, reason="the oven is cold")
         show('fail(message, reason="the oven is cold")')
     tell("retry_limit is 2, so after the second failure it went to the dead letter queue, with its story in headers:")
-    dead = await broker.poll("DLQ.orders", tags=["eu"], wait=PATIENCE_SECONDS)
-    expect(dead is not None and dead.body == b"bran", "the message is not in the dead letter queue")
+    dead = await take(broker, "DLQ.orders", b"bran")
     show('poll("DLQ.orders", tags=["eu"])', repr(dead.body))
     for name, value in dead.headers.items():
         print(f"         {name}: {value}")
@@ -123,8 +130,7 @@ async def show_restart(data: str) -> None:
         show('enqueue("orders", b"cake", tags=["eu"])')
     tell("The broker is closed. Another one opens the same directory:")
     async with Broker.open(data) as broker:
-        message = await broker.poll("orders", tags=["eu"], wait=PATIENCE_SECONDS)
-        expect(message is not None and message.body == b"cake", "the message did not survive the restart")
+        message = await take(broker, "orders", b"cake")
         published = datetime.fromtimestamp(message.published_at, UTC)
         show('poll("orders", tags=["eu"])', f"{message.body!r}  published at {published:%H:%M:%S} UTC")
         await broker.complete(message)
