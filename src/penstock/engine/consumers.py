@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.engine.clients import Client
     from penstock.engine.queue import Queue
 
+#: As a consumer's timeout: the lease that each queue gives.
+OWN_LEASE = -1.0
 _CHOICES = 8  # consumers compared for the least loaded; more would cost more than the fairness is worth
 
 
@@ -84,6 +86,22 @@ class Consumer:
         self.after_close: Callable[[Consumer, float], None] | None = None
         #: Why it was ended, if not by itself.
         self.failure: PenstockError | None = None
+
+    def again(self) -> "Consumer":
+        """Return a consumer like this one, which was closed."""
+        return Consumer(
+            self.client,
+            self.on_ready,
+            credit=self.credit,
+            timeout=self.timeout,
+            settles=self.settles,
+            once=self.once,
+            takes_turns=self.takes_turns,
+            exclusive=self.exclusive,
+            selector=self.selector,
+            level=self.level,
+            label=self.label,
+        )
 
     def wants(self, record: Record) -> bool:
         """Tell whether its selector takes a message."""
@@ -234,6 +252,10 @@ class Dispatcher:
                 consumer.pause()
         if consumer.once:
             consumer.close(now)
+
+
+def ignore(consumer: Consumer) -> None:
+    """Take no note of a consumer's inbox, because nobody waits for it."""
 
 
 def _may_take(cursor: Cursor, consumer: Consumer) -> bool:

@@ -29,7 +29,7 @@ class DedupWindow:
 
     def forget(self, now: float, window: float, limit: int) -> int:
         """Forget up to `limit` ids past the window; returns how many."""
-        stale = []
+        stale: list[str] = []
         for dedup_id, (_, time) in self._seen.items():
             if time + window > now or len(stale) >= limit:
                 break

@@ -100,11 +100,18 @@ class Engine:
 
     def take_now(self, consumer: Consumer, selection: Selection, now: float) -> Message | None:
         """Assign at once what a consumer that wants one message should have, without subscribing it."""
+        messages = self.take_many(consumer, selection, now, 1)
+        return messages[0] if messages else None
+
+    def take_many(self, consumer: Consumer, selection: Selection, now: float, most: int) -> list[Message]:
+        """Assign at once up to `most` messages that a consumer should have, without subscribing it."""
         for queue in self.channels.select(selection):
             consumer.join(queue)
-        message = self.dispatcher.take_for(consumer, now)
+        messages: list[Message] = []
+        while len(messages) < most and (message := self.dispatcher.take_for(consumer, now)) is not None:
+            messages.append(message)
         consumer.close(now)
-        return message
+        return messages
 
     def consumed(self, consumer: Consumer, count: int) -> None:
         """Give a consumer that settles at once the credit back for messages that it has sent on."""

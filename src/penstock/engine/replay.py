@@ -42,13 +42,12 @@ class Replay:
             effects.first = position + 1
             APPLY[Kind(record[0])](self, record)
 
-    def finish(self, now: float, *, clean: bool) -> None:
-        """Make the engine ready for use; after an unclean stop numbers go on where the reserved ones end."""
+    def finish(self, now: float) -> None:
+        """Make the engine ready for use; numbers go on where the reserved ones end, all of which may be taken."""
         self._fill_hollow()
         engine = self._engine
         effects = engine.effects
-        if not clean:
-            effects.first = max(effects.first, effects.reserved)
+        effects.first = max(effects.first, effects.reserved)
         effects.gone.clear()
         effects.notices.clear()
         effects.reserve(now)
@@ -167,7 +166,7 @@ class Replay:
         subscriptions = self._engine.subscriptions
         self._engine.channels.next_number_is(record[1] + 1)
         if not record[5]:
-            subscriptions.restore_pattern(record[1], pattern, durable)
+            subscriptions.restore_pattern(record[1], pattern, attributes[Attribute.NAME])
             return
         topic: Topic = self._numbers[record[5]]
         self._numbers[record[1]] = subscriptions.restore(record[1], topic, durable, pattern, record[3])

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Generic, TypeVar
 
 from penstock.model.message import Message
@@ -75,10 +76,11 @@ class Leases:
     without a heap: giving and returning a lease is one insertion and one deletion.
     """
 
-    __slots__ = ("_by_timeout",)
+    __slots__ = ("_by_timeout", "_soonest")
 
     def __init__(self) -> None:
         self._by_timeout: dict[float, dict[Message, None]] = {}
+        self._soonest = inf  # no lease runs out before this
 
     def give(self, message: Message, timeout: float, now: float) -> None:
         """Start the message's lease anew."""
@@ -90,22 +92,27 @@ class Leases:
         lease[message] = None
         message.lease = lease
         message.timeout = timeout
-        message.deadline = now + timeout
+        message.deadline = deadline = now + timeout
+        if deadline < self._soonest:
+            self._soonest = deadline
 
     def next_time(self) -> float | None:
-        """Return the time at which the first lease runs out."""
-        firsts = [next(iter(lease)).deadline for lease in self._by_timeout.values() if lease]
-        return min(firsts, default=None)
+        """Return a time before which no lease runs out."""
+        return None if self._soonest == inf else self._soonest
 
     def expired(self, now: float, limit: int) -> list[Message]:
         """Return up to `limit` messages whose lease has run out, oldest deadline first within a length."""
+        if self._soonest > now:
+            return []
         found: list[Message] = []
+        self._soonest = inf
         for timeout, lease in list(self._by_timeout.items()):
             if not lease:
                 del self._by_timeout[timeout]
                 continue
             for message in lease:
                 if message.deadline > now or len(found) >= limit:
+                    self._soonest = min(self._soonest, message.deadline)
                     break
                 found.append(message)
         return found

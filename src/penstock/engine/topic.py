@@ -248,7 +248,7 @@ class Topic:
             self.drained += 1
         if self.drained >= _DRAINED_MIN and self.drained * 2 > len(self.sequences):
             for column in (self.sequences, self.remaining, self.times, self.sizes):
-                del column[: self.drained]  # type: ignore[attr-defined]  # arrays of several types
+                del column[: self.drained]
             self.horizon -= self.drained
             self.drained = 0
 

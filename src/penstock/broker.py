@@ -1,0 +1,618 @@
+"""The broker in your own process: queues and topics as method calls, with no server and no socket.
+
+    async with Broker.open("data") as broker:
+        await broker.enqueue("orders", b"...")
+        message = await broker.poll("orders", wait=5)
+        await broker.complete(message)
+
+Methods that change something return when that is as durable as `confirm` says: `sync` unless told otherwise.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+from penstock.engine import inspection
+from penstock.engine.clients import Client
+from penstock.engine.consumers import OWN_LEASE, Consumer, ignore
+from penstock.engine.effects import Notice
+from penstock.engine.inspection import Peeked, QueueStatus, TopicStatus
+from penstock.engine.queue import Queue
+from penstock.engine.readers import Retention
+from penstock.engine.selection import Selection
+from penstock.engine.transactions import Outcome, Publish, Settle, settle
+from penstock.model.errors import BadRequest, Unavailable
+from penstock.model.limits import Limits
+from penstock.model.message import Message
+from penstock.model.names import NO_TAGS, QueueKey, checked_name, checked_tags
+from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body
+from penstock.model.selector import parse
+from penstock.model.settings import checked_count, checked_seconds, checked_timeout
+from penstock.model.stages import Level, checked_level, checked_stages
+from penstock.runtime.runtime import Runtime
+from penstock.runtime.subscription import Subscription, wait_for_one
+from penstock.runtime.transaction import Transaction
+from penstock.store.locate import store_at
+from penstock.store.port import Store
+
+CREDIT_DEFAULT = 256
+
+Confirm = Literal["ready", "write", "sync"]
+Where = str | os.PathLike[str] | Store
+
+
+class Receipt(NamedTuple):
+    """What a publisher gets: the name of its message, and whether it was known by its dedup id already."""
+
+    shard: int
+    sequence: int
+    duplicate: bool = False
+
+
+class Broker:
+    """See the module."""
+
+    def __init__(self, runtime: Runtime, confirm: Confirm) -> None:
+        self._runtime = runtime
+        self._engine = runtime.engine
+        self._queues = runtime.engine.channels.queues
+        self._limits = runtime.engine.limits
+        self._confirm = checked_level(confirm, "confirm")
+        self._client: Client | None = None
+        self._notices: asyncio.Queue[Notice] = asyncio.Queue()
+        self._is_closed = False
+
+    # Opening and closing.
+
+    @classmethod
+    def open(
+        cls,
+        where: Where,
+        *,
+        confirm: Confirm = "sync",
+        auto_create: bool = True,
+        retain_log: tuple[float, int] = (86400.0, 2**30),
+        reader_hold: int = 10 * 2**30,
+        limits: Limits | None = None,
+        **store_options: Any,
+    ) -> Self:
+        """Return a broker on a directory, on `memory:`, or on a store of your own; use it with `async with`.
+
+        `confirm` is what methods wait for unless they are told otherwise. `auto_create`: publishing to a missing queue
+        or topic makes it. `retain_log` keeps settled history for so many seconds and bytes, whichever is less.
+        Further options go to the store, such as `segment_bytes` or `salvage` of a journal.
+        """
+        age, size = retain_log
+        retention = Retention(checked_seconds(age, "retain_log"), checked_count(size, "retain_log", 0), reader_hold)
+        store = store_at(where, **store_options)
+        runtime = Runtime(store, limits=limits or Limits(), auto_create=auto_create, retention=retention)
+        return cls(runtime, confirm)
+
+    async def start(self) -> Self:
+        """Recover what the store holds, and begin."""
+        if self._client is not None:
+            raise Unavailable("this broker was started already; open another", key="broker")
+        await self._runtime.start()
+        now = self._runtime.now()
+        self._client = self._engine.clients.connect(now, secrets.token_bytes(16))
+        self._client.on_notice = self._notices.put_nowait
+        self._runtime.touch()
+        return self
+
+    async def close(self) -> None:
+        """Release what is held, make everything durable, and let go of the store."""
+        if self._client is None or self._is_closed:
+            return
+        self._is_closed = True
+        if self._runtime.failure is None:
+            self._engine.clients.leave(self._client, self._runtime.now())
+        await self._runtime.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the broker can still promise anything."""
+        return self._client is not None and not self._is_closed and self._runtime.failure is None
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what recovery had to do."""
+        return self._runtime.restored.notes
+
+    # Queues and topics.
+
+    async def create_queue(
+        self, queue: str, *, tags: Iterable[str] = (), exclusive: bool = False, **settings: Any
+    ) -> None:
+        """Make a queue; one that exists is left as it is, unless it is to be made exclusively."""
+        key = _key(queue, tags)
+        now = self._now()
+        self._engine.channels.create_queue(key, now, settings, exclusive=exclusive)
+        await self._recorded(None)
+
+    async def alter_queue(self, queue: str, *, tags: Iterable[str] = (), **settings: Any) -> None:
+        """Change settings of a queue."""
+        self._engine.alter(_key(queue, tags), self._now(), settings)
+        await self._recorded(None)
+
+    async def pause_queue(self, queue: str, *, tags: Iterable[str] = ()) -> None:
+        """Hand nothing out, also after a restart."""
+        await self.alter_queue(queue, tags=tags, paused=True)
+
+    async def resume_queue(self, queue: str, *, tags: Iterable[str] = ()) -> None:
+        """Hand messages out again."""
+        await self.alter_queue(queue, tags=tags, paused=False)
+
+    async def delete_queue(self, queue: str, *, tags: Iterable[str] = ()) -> int:
+        """Delete a queue with all that is in it; returns how many messages that were."""
+        deleted = self._engine.delete(_key(queue, tags), self._now())
+        await self._recorded(None)
+        return deleted
+
+    async def purge_queue(self, queue: str, *, tags: Iterable[str] = ()) -> int:
+        """Drop all that waits in a queue; returns how many messages that were."""
+        channels = self._engine.channels
+        purged = channels.purge_queue(channels.queue(_key(queue, tags)), self._now())
+        await self._recorded(None)
+        return purged
+
+    async def create_topic(self, topic: str, *, exclusive: bool = False, **settings: Any) -> None:
+        """Make a topic; one that exists is left as it is, unless it is to be made exclusively."""
+        name = checked_name(topic, "topic")
+        self._engine.channels.create_topic(name, self._now(), settings, exclusive=exclusive)
+        await self._recorded(None)
+
+    async def alter_topic(self, topic: str, **settings: Any) -> None:
+        """Change settings of a topic."""
+        channels = self._engine.channels
+        channels.alter_topic(channels.topic(topic), self._now(), settings)
+        await self._recorded(None)
+
+    async def delete_topic(self, topic: str) -> int:
+        """Delete a topic with its subscribers; returns how many messages it kept."""
+        deleted = self._engine.subscriptions.delete_topic(self._engine.channels.topic(topic), self._now())
+        await self._recorded(None)
+        return deleted
+
+    # Publishing.
+
+    async def enqueue(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        tags: Iterable[str] = (),
+        priority: int = PRIORITY_DEFAULT,
+        headers: Mapping[str, str] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        key: str | None = None,
+        group: str | None = None,
+        dedup_id: str | None = None,
+        notify: Iterable[str] = (),
+        label: int = 0,
+        confirm: Confirm | None = None,
+    ) -> Receipt:
+        """Publish a message to a queue, which is made if need be."""
+        runtime = self._runtime
+        level = self._confirm if confirm is None else self._level(confirm)
+        chosen = checked_body(body, self._limits)
+        publication = Publication(priority, headers, delay, ttl, key, group, dedup_id, checked_stages(notify), label)
+        now = self._now_to_publish()
+        attributes = publication.attributes(now, self._limits)
+        where = self._queue_to_publish(queue, tags, now)
+        first = None if attributes is None else where.seen(attributes, now)
+        if first is None:
+            where.publishers.add(self._me.number)
+            sequence = where.publish(chosen, now, self._me.number, priority, attributes)
+        else:
+            sequence = first
+        if runtime.touch(len(chosen)) or level is not Level.READY:
+            await runtime.confirm(level)
+        return Receipt(0, sequence, first is not None)
+
+    async def enqueue_many(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        *,
+        tags: Iterable[str] = (),
+        priority: int = PRIORITY_DEFAULT,
+        headers: Mapping[str, str] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        group: str | None = None,
+        confirm: Confirm | None = None,
+    ) -> list[Receipt]:
+        """Publish messages that differ in their bodies only; each is a message of its own, confirmed together."""
+        level = self._confirm if confirm is None else self._level(confirm)
+        chosen = [checked_body(body, self._limits) for body in bodies]
+        publication = Publication(priority, headers, delay, ttl, None, group)
+        receipts: list[Receipt] = []
+        for body in chosen:
+            now = self._now_to_publish()
+            attributes = publication.attributes(now, self._limits)
+            where = self._queue_to_publish(queue, tags, now)
+            where.publishers.add(self._me.number)
+            receipts.append(Receipt(0, where.publish(body, now, self._me.number, priority, attributes)))
+            if self._runtime.touch(len(body)):
+                await self._runtime.confirm(Level.READY)
+        await self._recorded(level)
+        return receipts
+
+    async def publish(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        priority: int = PRIORITY_DEFAULT,
+        headers: Mapping[str, str] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        dedup_id: str | None = None,
+        notify: Iterable[str] = (),
+        label: int = 0,
+        confirm: Confirm | None = None,
+    ) -> Receipt:
+        """Publish a message to a topic, which is made if need be."""
+        level = self._confirm if confirm is None else self._level(confirm)
+        chosen = checked_body(body, self._limits)
+        stages = checked_stages(notify)
+        publication = Publication(priority, headers, delay, ttl, None, None, dedup_id, stages, label)
+        now = self._now_to_publish()
+        attributes = publication.attributes(now, self._limits)
+        channels = self._engine.channels
+        where = channels.topics.get(topic) or channels.topic_to_publish(checked_name(topic, "topic"), now)
+        first = where.seen(attributes, now)
+        if first is None:
+            where.publishers.add(self._me.number)
+            sequence = where.publish(chosen, now, self._me.number, priority, attributes)
+        else:
+            sequence = first
+        if self._runtime.touch(len(chosen)) or level is not Level.READY:
+            await self._runtime.confirm(level)
+        return Receipt(0, sequence, first is not None)
+
+    # Consuming.
+
+    async def poll(
+        self,
+        queue: str,
+        *,
+        tags: Iterable[str] | None = None,
+        match: str = "exact",
+        wait: float = 0.0,
+        work_timeout: float | None = None,
+        selector: str | None = None,
+        sync: Confirm = "ready",
+    ) -> Message | None:
+        """Return a message to work on, or None if there is none within `wait` seconds.
+
+        Without tags, from any queue of that name. It is leased for `work_timeout` seconds, else as its queue has it;
+        `sync` says how far its assignment must be persisted before it is returned.
+        """
+        if tags is None and selector is None:
+            queues = self._engine.channels.by_name.get(queue)
+            if queues is not None and len(queues) == 1 and not queues[0].exclusives:
+                only = queues[0]
+                timeout = only.settings.heartbeat_timeout if work_timeout is None else _lease(work_timeout)
+                message = only.take(self._me, self._now(), timeout)
+                if message is not None:
+                    if self._runtime.touch() or sync != "ready":
+                        await self._runtime.confirm(self._level(sync))
+                    return message
+                if not wait:
+                    return None
+        return await self._next(queue, tags, match, wait, _lease(work_timeout), selector, sync, settles=False)
+
+    async def poll_many(
+        self,
+        queue: str,
+        most: int,
+        *,
+        tags: Iterable[str] | None = None,
+        match: str = "exact",
+        wait: float = 0.0,
+        work_timeout: float | None = None,
+        sync: Confirm = "ready",
+    ) -> list[Message]:
+        """Return up to `most` messages: what is there, or the first that comes within `wait` seconds."""
+        checked_count(most, "most", 1, self._limits.credit_max)
+        selection = Selection.checked(queue, tags, match)
+        consumer = Consumer(
+            self._me, ignore, credit=most, timeout=_lease(work_timeout), takes_turns=selection.takes_turns
+        )
+        messages = self._engine.take_many(consumer, selection, self._now(), most)
+        if not messages and wait:
+            first = await self._next(queue, tags, match, wait, _lease(work_timeout), None, sync, settles=False)
+            return [] if first is None else [first]
+        await self._recorded(sync)
+        return messages
+
+    async def pop(
+        self,
+        queue: str,
+        *,
+        tags: Iterable[str] | None = None,
+        match: str = "exact",
+        wait: float = 0.0,
+        selector: str | None = None,
+    ) -> Message | None:
+        """Return a message that is settled by being returned, or None if there is none within `wait` seconds."""
+        return await self._next(queue, tags, match, wait, OWN_LEASE, selector, "ready", settles=True)
+
+    def subscribe(
+        self,
+        queue: str | None = None,
+        *,
+        topic: str | None = None,
+        tags: Iterable[str] | None = None,
+        match: str = "exact",
+        credit: int = CREDIT_DEFAULT,
+        durable: str | None = None,
+        from_seq: int | None = None,
+        work_timeout: float | None = None,
+        selector: str | None = None,
+        exclusive: bool = False,
+        sync: Confirm = "ready",
+    ) -> Subscription:
+        """Return messages as they come, `async for`; up to `credit` of them may be unsettled.
+
+        From the queues of a name, now and to come, or from a topic or a pattern of topics. A `durable` subscriber of a
+        topic is recognised by this name and gets what it missed; `from_seq` begins earlier than the end.
+        """
+        if (queue is None) == (topic is None):
+            raise BadRequest("subscribe to a queue or to a topic, one of them", key="queue")
+        consumer = Consumer(
+            self._me,
+            ignore,
+            credit=checked_count(credit, "credit", 1, self._limits.credit_max),
+            timeout=_lease(work_timeout),
+            exclusive=exclusive,
+            selector=None if selector is None else self._engine.selected_by(parse(selector).matches),
+            level=checked_level(sync, "sync"),
+        )
+        now = self._now()
+        if queue is not None:
+            selection = Selection.checked(queue, tags, match)
+            consumer.takes_turns = selection.takes_turns
+            self._engine.subscribe(consumer, selection)
+        else:
+            name = None if durable is None else checked_name(durable, "durable")
+            first = None if from_seq is None else checked_count(from_seq, "from_seq", 0)
+            self._engine.subscribe_topic(consumer, checked_name(topic, "topic"), now, name, first)
+        self._runtime.touch()
+        return Subscription(self._runtime, consumer)
+
+    async def unsubscribe(self, topic: str, durable: str) -> None:
+        """Remove a durable subscriber of a topic, or of a pattern, for good."""
+        self._engine.subscriptions.unsubscribe(durable, topic, self._now())
+        await self._recorded(None)
+
+    # Settling.
+
+    async def complete(self, message: Message, *, confirm: Confirm | None = None) -> bool:
+        """Settle a message with success; returns whether that was late, after its lease had run out."""
+        level = self._confirm if confirm is None else self._level(confirm)
+        late: bool = message.cursor.finish(message, self._now())
+        if self._runtime.touch() or level is not Level.READY:
+            await self._runtime.confirm(level)
+        return late
+
+    async def complete_many(self, messages: Iterable[Message], *, confirm: Confirm | None = None) -> None:
+        """Settle messages with success, all or none."""
+        await self._settle_many(messages, Outcome.FINISH, "", confirm)
+
+    async def fail(self, message: Message, *, reason: str = "", confirm: Confirm | None = None) -> None:
+        """Count a failure: the message is retried, or dead-lettered after too many."""
+        await self._settle(message, Outcome.FAIL, reason, confirm)
+
+    async def release(self, message: Message, *, confirm: Confirm | None = None) -> None:
+        """Let a message wait again without counting."""
+        await self._settle(message, Outcome.RELEASE, "", confirm)
+
+    async def reject(self, message: Message, *, reason: str = "rejected", confirm: Confirm | None = None) -> None:
+        """Dead-letter a message at once."""
+        await self._settle(message, Outcome.REJECT, reason, confirm)
+
+    async def fail_many(
+        self, messages: Iterable[Message], *, reason: str = "", confirm: Confirm | None = None
+    ) -> None:
+        """Count a failure of each message, all or none."""
+        await self._settle_many(messages, Outcome.FAIL, reason, confirm)
+
+    async def release_many(self, messages: Iterable[Message], *, confirm: Confirm | None = None) -> None:
+        """Let messages wait again without counting, all or none."""
+        await self._settle_many(messages, Outcome.RELEASE, "", confirm)
+
+    async def reject_many(
+        self, messages: Iterable[Message], *, reason: str = "rejected", confirm: Confirm | None = None
+    ) -> None:
+        """Dead-letter messages at once, all or none."""
+        await self._settle_many(messages, Outcome.REJECT, reason, confirm)
+
+    async def keep_alive(self, message: Message | None = None) -> None:
+        """Start the lease of a message anew, or of all that are held."""
+        if message is None:
+            self._engine.keep_alive_all(self._me, self._now())
+        else:
+            message.cursor.keep_alive(message, self._now())
+
+    def transaction(self) -> Transaction:
+        """Return a transaction, to be used with `async with`: what is done in it happens at its end, all or nothing."""
+        return Transaction(self._runtime, self._me, self._confirm)
+
+    # Looking.
+
+    async def status(self, queue: str, *, tags: Iterable[str] = ()) -> QueueStatus:
+        """Return the state of a queue."""
+        found = self._engine.channels.queue(_key(queue, tags))
+        return inspection.queue_status(found, self._queues, self._now(), self._engine.clients.by_number)
+
+    async def topic_status(self, topic: str) -> TopicStatus:
+        """Return the state of a topic."""
+        return inspection.topic_status(self._engine.channels.topic(topic), self._engine.clients.by_number)
+
+    async def queues(self) -> list[QueueStatus]:
+        """Return the state of every queue."""
+        clients, now = self._engine.clients.by_number, self._now()
+        return [inspection.queue_status(queue, self._queues, now, clients) for queue in self._queues.values()]
+
+    async def topics(self) -> list[TopicStatus]:
+        """Return the state of every topic."""
+        topics = self._engine.channels.topics.values()
+        return [inspection.topic_status(topic, self._engine.clients.by_number) for topic in topics]
+
+    async def peek(
+        self, queue: str, *, tags: Iterable[str] = (), offset: int = 0, limit: int = 10
+    ) -> list[Peeked]:
+        """Return messages of a queue in their order, then delayed and assigned ones, without touching them."""
+        found = self._engine.channels.queue(_key(queue, tags))
+        return inspection.peek(found, checked_count(offset, "offset", 0), checked_count(limit, "limit", 0))
+
+    async def notices(self) -> AsyncIterator[tuple[int, str]]:
+        """Yield label and stage of each notice that messages published here have asked for."""
+        while True:
+            notice = await self._notices.get()
+            yield notice.label, str(notice.stage.name).lower()
+
+    # Operating.
+
+    async def redrive(
+        self,
+        queue: str,
+        *,
+        tags: Iterable[str] = (),
+        limit: int = 1000,
+        selector: str | None = None,
+        target: str | None = None,
+        dry_run: bool = False,
+    ) -> tuple[int, int]:
+        """Publish dead letters again where they came from, or to the queue `target` of the same tags.
+
+        Returns how many were moved, or would be, and how many were passed over.
+        """
+        key = _key(queue, tags)
+        wanted = None if selector is None else self._engine.selected_by(parse(selector).matches)
+        self._runtime.check_room()
+        moved = self._engine.dead_letters.redrive(
+            self._engine.channels.queue(key),
+            self._now(),
+            limit=checked_count(limit, "limit"),
+            wanted=wanted,
+            target=None if target is None else QueueKey(checked_name(target, "target"), key.tags),
+            dry_run=dry_run,
+        )
+        await self._recorded(None)
+        return moved
+
+    async def collect(self) -> int:
+        """Free the disk space of what nobody needs any more, now; returns the bytes freed."""
+        self._runtime.check()
+        return await self._runtime.upkeep.collect()
+
+    # Inside.
+
+    @property
+    def _me(self) -> Client:
+        if self._client is None or self._is_closed:
+            raise Unavailable(
+                "this broker is not open; use it inside `async with Broker.open(...)`", key="broker"
+            )
+        return self._client
+
+    def _now(self) -> float:
+        """Return the time, if anything may be done at all."""
+        if self._client is None or self._is_closed or self._runtime.failure is not None:
+            self._runtime.check()
+            return 0.0 * self._me.number
+        return self._runtime.now()
+
+    def _now_to_publish(self) -> float:
+        """Return the time, if messages can be accepted."""
+        now = self._now()
+        if not self._runtime.has_room:
+            self._runtime.check_room()
+        return now
+
+    def _level(self, confirm: object) -> Level:
+        level = checked_level(confirm, "confirm")
+        return level if self._runtime.store.durable else Level.READY
+
+    def _queue_to_publish(self, queue: str, tags: Iterable[str], now: float) -> Queue:
+        if tags == ():
+            found = self._queues.get((queue, NO_TAGS))  # type: ignore[call-overload]  # a key is such a pair
+            if found is not None:
+                known: Queue = found
+                return known
+        return self._engine.channels.queue_to_publish(_key(queue, tags), now)
+
+    async def _recorded(self, confirm: object) -> None:
+        """Wait until what was recorded is as durable as asked for."""
+        level = self._confirm if confirm is None else self._level(confirm)
+        if self._runtime.touch() or level is not Level.READY:
+            await self._runtime.confirm(level)
+
+    async def _settle(self, message: Message, outcome: Outcome, reason: str, confirm: object) -> None:
+        settle(message, outcome, self._checked_reason(reason), self._now())
+        await self._recorded(confirm)
+
+    async def _settle_many(self, messages: Iterable[Message], outcome: Outcome, reason: str, confirm: object) -> None:
+        text = self._checked_reason(reason)
+        operations: list[Publish | Settle] = [Settle(message, outcome, text) for message in messages]
+        self._engine.transact(operations, self._me, self._now())
+        await self._recorded(confirm)
+
+    def _checked_reason(self, reason: object) -> str:
+        if not isinstance(reason, str):
+            raise BadRequest(f"reason must be a text, not {reason!r}", key="reason")
+        return reason[: self._limits.reason_characters_max]
+
+    async def _next(
+        self,
+        queue: str,
+        tags: Iterable[str] | None,
+        match: str,
+        wait: float,
+        timeout: float,
+        selector: str | None,
+        sync: Confirm,
+        *,
+        settles: bool,
+    ) -> Message | None:
+        """Return one message of those selected, now or within `wait` seconds."""
+        selection = Selection.checked(queue, tags, match)
+        seconds = checked_seconds(wait, "wait")
+        consumer = Consumer(
+            self._me,
+            ignore,
+            timeout=timeout,
+            settles=settles,
+            once=True,
+            takes_turns=selection.takes_turns,
+            selector=None if selector is None else self._engine.selected_by(parse(selector).matches),
+            level=self._level(sync),
+        )
+        message = self._engine.take_now(consumer, selection, self._now())
+        if message is None and seconds:
+            return await wait_for_one(self._runtime, consumer.again(), selection, seconds)
+        await self._recorded(sync)
+        return message
+
+
+def _key(name: object, tags: object) -> QueueKey:
+    return QueueKey(checked_name(name, "queue"), checked_tags(tags))
+
+
+def _lease(work_timeout: float | None) -> float:
+    return OWN_LEASE if work_timeout is None else checked_timeout(work_timeout, "work_timeout")

@@ -1,0 +1,71 @@
+"""From a store to an engine: opening, loading the index, replaying what came after, and the index itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from penstock.engine import snapshot
+from penstock.engine.engine import Engine
+from penstock.engine.replay import Replay
+from penstock.model.errors import StoreDamaged, StoreTooNew
+from penstock.store.port import Recovered, Store
+
+
+@dataclass(slots=True)
+class Restored:
+    """What was found."""
+
+    replayed: int = 0  # records after the index
+    index_position: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def restore(store: Store, engine: Engine, now: float) -> Restored:
+    """Open the store, and bring a new engine to where it was."""
+    recovered = store.open()
+    try:
+        return _restore(store, engine, recovered, now)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _restore(store: Store, engine: Engine, recovered: Recovered, now: float) -> Restored:
+    found = Restored(index_position=recovered.index_position, notes=recovered.notes)
+    replay = None
+    try:
+        if recovered.index is not None:
+            snapshot.load(engine, _decoded(recovered.index))
+        replay = Replay(engine)
+        for batch in recovered.batches:
+            replay.apply(batch.positions, batch.records)
+            found.replayed += len(batch.records)
+        replay.finish(now)
+    except (KeyError, ValueError, TypeError, AttributeError, AssertionError, msgspec.DecodeError) as error:
+        raise StoreDamaged(
+            f"the log cannot be replayed at position {engine.effects.position}: {type(error).__name__} {error}; "
+            "its records contradict one another",
+            key="store",
+            position=engine.effects.position,
+        ) from error
+    store.adopt(engine.live())
+    return found
+
+
+def encoded(state: dict[str, Any]) -> bytes:
+    """Return an engine's dumped state as bytes."""
+    return msgspec.msgpack.encode(state)
+
+
+def _decoded(index: bytes) -> dict[str, Any]:
+    state: dict[str, Any] = msgspec.msgpack.decode(index)
+    if state["version"] > snapshot.VERSION:
+        raise StoreTooNew(
+            f"the index is of version {state['version']}, written by a newer Penstock; this one knows version "
+            f"{snapshot.VERSION}. Use the newer one",
+            key="store",
+            found=state["version"],
+            known=snapshot.VERSION,
+        )
+    return state

@@ -1,0 +1,132 @@
+"""Upkeep: what is done for the store now and then, in a thread beside the commits.
+
+An index is saved when the log has grown enough since the last one, and what nobody needs any more is collected.
+"""
+
+import asyncio
+from asyncio import AbstractEventLoop, Future
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from penstock.engine import snapshot
+from penstock.engine.readers import LogStretch, Retention
+from penstock.model.errors import StoreError
+from penstock.model.stages import Level
+from penstock.runtime.commits import Commit
+from penstock.runtime.recovery import encoded
+
+if TYPE_CHECKING:
+    from penstock.runtime.runtime import Runtime
+
+INDEX_BYTES = 64 * 2**20  # of log between two indexes: what a start after a crash has to replay
+INDEX_FACTOR = 2  # and this many times the size of the last index, so that indexes stay a part of what is written
+RECORD_BYTES = 45  # what a record takes besides its body, about
+ROOM_SECONDS = 1.0
+
+
+class Upkeep:
+    """See the module."""
+
+    def __init__(self, runtime: "Runtime", retention: Retention) -> None:
+        self._runtime = runtime
+        self.retention = retention
+        self._loop: AbstractEventLoop
+        self._executor: ThreadPoolExecutor | None = None
+        self._grown = 0  # bytes of log since the last index, about
+        self._index_bytes = 0
+        self._is_busy = False
+        self._makes_room = False
+
+    def start(self, loop: AbstractEventLoop) -> None:
+        """Begin."""
+        self._loop = loop
+        if self._runtime.store.durable:
+            self._executor = ThreadPoolExecutor(1, "penstock-upkeep")
+
+    async def stop(self) -> None:
+        """End the thread, after what it is doing."""
+        if self._executor is not None:
+            await self._loop.run_in_executor(None, self._executor.shutdown)
+
+    def count(self, commit: Commit) -> None:
+        """Take note of how much is added to the log."""
+        self._grown += len(commit.records) * RECORD_BYTES + sum([len(record[7]) for record in commit.records])
+
+    def committed(self, commit: Commit) -> None:
+        """Save an index and collect, if it is time."""
+        del commit
+        if not self._is_busy and self._grown > max(INDEX_BYTES, INDEX_FACTOR * self._index_bytes):
+            self._is_busy = True
+            self._loop.create_task(self._index_quietly())
+
+    async def collect(self) -> int:
+        """Save an index and free what nobody needs; returns the bytes freed."""
+        while self._is_busy:
+            await asyncio.sleep(0.01)
+        self._is_busy = True
+        return await self._index()
+
+    async def save_last(self) -> None:
+        """Save the index of a broker that stops."""
+        while self._is_busy:
+            await asyncio.sleep(0.01)
+        if self._executor is not None:
+            self._is_busy = True
+            await self._index(collects=False)
+
+    def make_room(self) -> None:
+        """Try to get room for new messages, again and again until there is some."""
+        if self._executor is not None and not self._makes_room:
+            self._makes_room = True
+            future = self._loop.run_in_executor(self._executor, self._runtime.store.make_room)
+            future.add_done_callback(self._room_was_tried)
+
+    def tidy(self, now: float) -> None:
+        """Do what the engine does now and then."""
+        self._runtime.engine.tidy(now)
+
+    def _room_was_tried(self, future: "Future[bool]") -> None:
+        def again() -> None:
+            self._makes_room = False
+            self._runtime.touch()
+
+        if future.cancelled() or future.exception() is not None or not future.result():
+            self._loop.call_later(ROOM_SECONDS, again)
+        else:
+            again()
+
+    async def _index_quietly(self) -> None:
+        try:
+            await self._index()
+        except StoreError as error:
+            self._runtime.fail(error)
+
+    async def _index(self, *, collects: bool = True) -> int:
+        """Save an index of the present state, once the records that it covers are durable."""
+        runtime = self._runtime
+        try:
+            grown, position = self._grown, runtime.engine.effects.position
+            state = snapshot.dump(runtime.engine)
+            await runtime.confirm(Level.SYNC)
+            floor = self._floor(runtime.now())
+            freed = await self._loop.run_in_executor(self._executor, self._save, position, state, floor, collects)
+            self._grown -= grown
+            return freed
+        finally:
+            self._is_busy = False
+
+    def _save(self, position: int, state: dict[str, object], floor: int, collects: bool) -> int:  # noqa: FBT001
+        index = encoded(state)
+        self._index_bytes = len(index)
+        store = self._runtime.store
+        store.save(position, index)
+        return store.collect(floor) if collects else 0
+
+    def _floor(self, now: float) -> int:
+        """Return the position before which the log need not be kept as it was written."""
+        runtime = self._runtime
+        stretches = [
+            LogStretch(stretch.first, stretch.last, stretch.bytes, stretch.newest)
+            for stretch in runtime.store.stretches()
+        ]
+        return runtime.engine.readers.floor(stretches, runtime.engine.effects.position, now, self.retention)
