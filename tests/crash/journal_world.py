@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from simulated_disk import SimulatedDisk
-
 from penstock.model.errors import PenstockError
 from penstock.model.records import Kind, Record
 from penstock.store.journal import Journal
 from penstock.store.journal.filesystem import FileSystem
+from tests.crash.simulated_disk import SimulatedDisk
 
 SEGMENT_BYTES = 16 * 1024
 DIRECTORY = "data"

@@ -3,8 +3,9 @@
 import random
 
 import pytest
-from journal_world import World, check
-from simulated_disk import Crashes, SimulatedDisk
+
+from tests.crash.journal_world import World, check
+from tests.crash.simulated_disk import Crashes, SimulatedDisk
 
 OPERATIONS = 2000
 SEEDS_OF_TORN_DISKS = 2

@@ -4,11 +4,11 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from journal_world import SEGMENT_BYTES, World, check, record_at
-from simulated_disk import Fault, SimulatedDisk
 
 from penstock.model.errors import StoreError, StoreFailed, StoreFull
 from penstock.model.records import Kind
+from tests.crash.journal_world import SEGMENT_BYTES, World, check, record_at
+from tests.crash.simulated_disk import Fault, SimulatedDisk
 
 OPERATIONS = 200
 SHORT = 0

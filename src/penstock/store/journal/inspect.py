@@ -23,7 +23,6 @@ from penstock.store.journal.indexes import sorted_names
 from penstock.store.journal.recovery import INDEXES, SEGMENTS
 from penstock.store.journal.segments import Found, Segment, base_of, walk
 
-
 _KINDS = {int(kind): kind.name for kind in Kind}
 _ATTRIBUTES = {int(key): key.name.lower() for key in Attribute}
 

@@ -82,14 +82,15 @@ class Spares:
             raise
         file.close()
 
-    def take(self) -> str | None:
-        """Hand out the path of a spare segment, to be renamed at once; None when there is none left."""
+    def take(self, path: str) -> bool:
+        """Give the next spare segment this path; False when there is none left."""
         with self._lock:
             if not self._ready:
-                return None
-            path = self._ready.pop(0)
-            self._zeroed.pop(path, None)
-            return path
+                return False
+            # Renamed under the lock: once the spare's own name is free, the maintenance thread makes it anew.
+            self._file_system.rename(self._ready[0], path)
+            self._zeroed.pop(self._ready.pop(0), None)
+            return True
 
     @property
     def ballast_dropped(self) -> bool:

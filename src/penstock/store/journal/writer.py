@@ -150,13 +150,11 @@ class Writer:
     def _next_file(self, batch_bytes: int) -> tuple[str, int]:
         """Return a file that was made ahead, or make one that is large enough."""
         needed = SEGMENT_HEADER_BYTES + batch_bytes + footer_bytes(2)
-        if needed <= self._spares.segment_bytes:
-            path = self._spares.take()
-            if path is not None:
-                return path, self._spares.segment_bytes
         size = max(self._spares.segment_bytes, (needed + 4095) // 4096 * 4096)
         path = os.path.join(self._catalogue.directory, "next" + TEMPORARY)
         try:
+            if needed <= self._spares.segment_bytes and self._spares.take(path):
+                return path, self._spares.segment_bytes
             self._spares.with_ballast(lambda: self._spares.make(path, size))
         except OSError as error:
             if is_full(error):
