@@ -8,30 +8,24 @@
 Methods that change something return when that is as durable as `confirm` says: `sync` unless told otherwise.
 """
 
-import asyncio
 import os
-import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
-from penstock.engine import inspection
-from penstock.engine.clients import Client
 from penstock.engine.consumers import OWN_LEASE, Consumer, ignore
-from penstock.engine.effects import Notice
-from penstock.engine.inspection import Peeked, QueueStatus, TopicStatus
 from penstock.engine.queue import Queue
 from penstock.engine.readers import Retention
 from penstock.engine.selection import Selection
 from penstock.engine.transactions import Outcome, Publish, Settle, settle
-from penstock.model.errors import BadRequest, Unavailable
+from penstock.model.errors import BadRequest
 from penstock.model.limits import Limits
 from penstock.model.message import Message
-from penstock.model.names import NO_TAGS, QueueKey, checked_name, checked_tags
+from penstock.model.names import NO_TAGS, checked_name
 from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body
 from penstock.model.selector import parse
 from penstock.model.settings import checked_count, checked_seconds, checked_timeout
 from penstock.model.stages import Level, checked_level, checked_stages
+from penstock.runtime.administration import Administration, Confirm, key_of
 from penstock.runtime.runtime import Runtime
 from penstock.runtime.subscription import Subscription, wait_for_one
 from penstock.runtime.transaction import Transaction
@@ -40,7 +34,6 @@ from penstock.store.port import Store
 
 CREDIT_DEFAULT = 256
 
-Confirm = Literal["ready", "write", "sync"]
 Where = str | os.PathLike[str] | Store
 
 
@@ -52,18 +45,8 @@ class Receipt(NamedTuple):
     duplicate: bool = False
 
 
-class Broker:
+class Broker(Administration):
     """See the module."""
-
-    def __init__(self, runtime: Runtime, confirm: Confirm) -> None:
-        self._runtime = runtime
-        self._engine = runtime.engine
-        self._queues = runtime.engine.channels.queues
-        self._limits = runtime.engine.limits
-        self._confirm = checked_level(confirm, "confirm")
-        self._client: Client | None = None
-        self._notices: asyncio.Queue[Notice] = asyncio.Queue()
-        self._is_closed = False
 
     # Opening and closing.
 
@@ -90,99 +73,6 @@ class Broker:
         store = store_at(where, **store_options)
         runtime = Runtime(store, limits=limits or Limits(), auto_create=auto_create, retention=retention)
         return cls(runtime, confirm)
-
-    async def start(self) -> Self:
-        """Recover what the store holds, and begin."""
-        if self._client is not None:
-            raise Unavailable("this broker was started already; open another", key="broker")
-        await self._runtime.start()
-        now = self._runtime.now()
-        self._client = self._engine.clients.connect(now, secrets.token_bytes(16))
-        self._client.on_notice = self._notices.put_nowait
-        self._runtime.touch()
-        return self
-
-    async def close(self) -> None:
-        """Release what is held, make everything durable, and let go of the store."""
-        if self._client is None or self._is_closed:
-            return
-        self._is_closed = True
-        if self._runtime.failure is None:
-            self._engine.clients.leave(self._client, self._runtime.now())
-        await self._runtime.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether the broker can still promise anything."""
-        return self._client is not None and not self._is_closed and self._runtime.failure is None
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences about what recovery had to do."""
-        return self._runtime.restored.notes
-
-    # Queues and topics.
-
-    async def create_queue(
-        self, queue: str, *, tags: Iterable[str] = (), exclusive: bool = False, **settings: Any
-    ) -> None:
-        """Make a queue; one that exists is left as it is, unless it is to be made exclusively."""
-        key = _key(queue, tags)
-        now = self._now()
-        self._engine.channels.create_queue(key, now, settings, exclusive=exclusive)
-        await self._recorded(None)
-
-    async def alter_queue(self, queue: str, *, tags: Iterable[str] = (), **settings: Any) -> None:
-        """Change settings of a queue."""
-        self._engine.alter(_key(queue, tags), self._now(), settings)
-        await self._recorded(None)
-
-    async def pause_queue(self, queue: str, *, tags: Iterable[str] = ()) -> None:
-        """Hand nothing out, also after a restart."""
-        await self.alter_queue(queue, tags=tags, paused=True)
-
-    async def resume_queue(self, queue: str, *, tags: Iterable[str] = ()) -> None:
-        """Hand messages out again."""
-        await self.alter_queue(queue, tags=tags, paused=False)
-
-    async def delete_queue(self, queue: str, *, tags: Iterable[str] = ()) -> int:
-        """Delete a queue with all that is in it; returns how many messages that were."""
-        deleted = self._engine.delete(_key(queue, tags), self._now())
-        await self._recorded(None)
-        return deleted
-
-    async def purge_queue(self, queue: str, *, tags: Iterable[str] = ()) -> int:
-        """Drop all that waits in a queue; returns how many messages that were."""
-        channels = self._engine.channels
-        purged = channels.purge_queue(channels.queue(_key(queue, tags)), self._now())
-        await self._recorded(None)
-        return purged
-
-    async def create_topic(self, topic: str, *, exclusive: bool = False, **settings: Any) -> None:
-        """Make a topic; one that exists is left as it is, unless it is to be made exclusively."""
-        name = checked_name(topic, "topic")
-        self._engine.channels.create_topic(name, self._now(), settings, exclusive=exclusive)
-        await self._recorded(None)
-
-    async def alter_topic(self, topic: str, **settings: Any) -> None:
-        """Change settings of a topic."""
-        channels = self._engine.channels
-        channels.alter_topic(channels.topic(topic), self._now(), settings)
-        await self._recorded(None)
-
-    async def delete_topic(self, topic: str) -> int:
-        """Delete a topic with its subscribers; returns how many messages it kept."""
-        deleted = self._engine.subscriptions.delete_topic(self._engine.channels.topic(topic), self._now())
-        await self._recorded(None)
-        return deleted
 
     # Publishing.
 
@@ -425,9 +315,7 @@ class Broker:
         """Dead-letter a message at once."""
         await self._settle(message, Outcome.REJECT, reason, confirm)
 
-    async def fail_many(
-        self, messages: Iterable[Message], *, reason: str = "", confirm: Confirm | None = None
-    ) -> None:
+    async def fail_many(self, messages: Iterable[Message], *, reason: str = "", confirm: Confirm | None = None) -> None:
         """Count a failure of each message, all or none."""
         await self._settle_many(messages, Outcome.FAIL, reason, confirm)
 
@@ -452,102 +340,7 @@ class Broker:
         """Return a transaction, to be used with `async with`: what is done in it happens at its end, all or nothing."""
         return Transaction(self._runtime, self._me, self._confirm)
 
-    # Looking.
-
-    async def status(self, queue: str, *, tags: Iterable[str] = ()) -> QueueStatus:
-        """Return the state of a queue."""
-        found = self._engine.channels.queue(_key(queue, tags))
-        return inspection.queue_status(found, self._queues, self._now(), self._engine.clients.by_number)
-
-    async def topic_status(self, topic: str) -> TopicStatus:
-        """Return the state of a topic."""
-        return inspection.topic_status(self._engine.channels.topic(topic), self._engine.clients.by_number)
-
-    async def queues(self) -> list[QueueStatus]:
-        """Return the state of every queue."""
-        clients, now = self._engine.clients.by_number, self._now()
-        return [inspection.queue_status(queue, self._queues, now, clients) for queue in self._queues.values()]
-
-    async def topics(self) -> list[TopicStatus]:
-        """Return the state of every topic."""
-        topics = self._engine.channels.topics.values()
-        return [inspection.topic_status(topic, self._engine.clients.by_number) for topic in topics]
-
-    async def peek(
-        self, queue: str, *, tags: Iterable[str] = (), offset: int = 0, limit: int = 10
-    ) -> list[Peeked]:
-        """Return messages of a queue in their order, then delayed and assigned ones, without touching them."""
-        found = self._engine.channels.queue(_key(queue, tags))
-        return inspection.peek(found, checked_count(offset, "offset", 0), checked_count(limit, "limit", 0))
-
-    async def notices(self) -> AsyncIterator[tuple[int, str]]:
-        """Yield label and stage of each notice that messages published here have asked for."""
-        while True:
-            notice = await self._notices.get()
-            yield notice.label, str(notice.stage.name).lower()
-
-    # Operating.
-
-    async def redrive(
-        self,
-        queue: str,
-        *,
-        tags: Iterable[str] = (),
-        limit: int = 1000,
-        selector: str | None = None,
-        target: str | None = None,
-        dry_run: bool = False,
-    ) -> tuple[int, int]:
-        """Publish dead letters again where they came from, or to the queue `target` of the same tags.
-
-        Returns how many were moved, or would be, and how many were passed over.
-        """
-        key = _key(queue, tags)
-        wanted = None if selector is None else self._engine.selected_by(parse(selector).matches)
-        self._runtime.check_room()
-        moved = self._engine.dead_letters.redrive(
-            self._engine.channels.queue(key),
-            self._now(),
-            limit=checked_count(limit, "limit"),
-            wanted=wanted,
-            target=None if target is None else QueueKey(checked_name(target, "target"), key.tags),
-            dry_run=dry_run,
-        )
-        await self._recorded(None)
-        return moved
-
-    async def collect(self) -> int:
-        """Free the disk space of what nobody needs any more, now; returns the bytes freed."""
-        self._runtime.check()
-        return await self._runtime.upkeep.collect()
-
     # Inside.
-
-    @property
-    def _me(self) -> Client:
-        if self._client is None or self._is_closed:
-            raise Unavailable(
-                "this broker is not open; use it inside `async with Broker.open(...)`", key="broker"
-            )
-        return self._client
-
-    def _now(self) -> float:
-        """Return the time, if anything may be done at all."""
-        if self._client is None or self._is_closed or self._runtime.failure is not None:
-            self._runtime.check()
-            return 0.0 * self._me.number
-        return self._runtime.now()
-
-    def _now_to_publish(self) -> float:
-        """Return the time, if messages can be accepted."""
-        now = self._now()
-        if not self._runtime.has_room:
-            self._runtime.check_room()
-        return now
-
-    def _level(self, confirm: object) -> Level:
-        level = checked_level(confirm, "confirm")
-        return level if self._runtime.store.durable else Level.READY
 
     def _queue_to_publish(self, queue: str, tags: Iterable[str], now: float) -> Queue:
         if tags == ():
@@ -555,13 +348,7 @@ class Broker:
             if found is not None:
                 known: Queue = found
                 return known
-        return self._engine.channels.queue_to_publish(_key(queue, tags), now)
-
-    async def _recorded(self, confirm: object) -> None:
-        """Wait until what was recorded is as durable as asked for."""
-        level = self._confirm if confirm is None else self._level(confirm)
-        if self._runtime.touch() or level is not Level.READY:
-            await self._runtime.confirm(level)
+        return self._engine.channels.queue_to_publish(key_of(queue, tags), now)
 
     async def _settle(self, message: Message, outcome: Outcome, reason: str, confirm: object) -> None:
         settle(message, outcome, self._checked_reason(reason), self._now())
@@ -584,7 +371,7 @@ class Broker:
         tags: Iterable[str] | None,
         match: str,
         wait: float,
-        timeout: float,
+        lease: float,
         selector: str | None,
         sync: Confirm,
         *,
@@ -596,7 +383,7 @@ class Broker:
         consumer = Consumer(
             self._me,
             ignore,
-            timeout=timeout,
+            timeout=lease,
             settles=settles,
             once=True,
             takes_turns=selection.takes_turns,
@@ -608,10 +395,6 @@ class Broker:
             return await wait_for_one(self._runtime, consumer.again(), selection, seconds)
         await self._recorded(sync)
         return message
-
-
-def _key(name: object, tags: object) -> QueueKey:
-    return QueueKey(checked_name(name, "queue"), checked_tags(tags))
 
 
 def _lease(work_timeout: float | None) -> float:

@@ -228,9 +228,7 @@ class Channels:
         yield from self.topics.values()
 
     def _note_settings(self, number: int, now: float, settings: QueueSettings | TopicSettings) -> None:
-        self._effects.note(
-            Kind.ALTER, now, cursor=number, attributes={int(Attribute.SETTINGS): settings.as_dict()}
-        )
+        self._effects.note(Kind.ALTER, now, cursor=number, attributes={int(Attribute.SETTINGS): settings.as_dict()})
 
     def _check_count(self) -> None:
         count = len(self.queues) + len(self.topics)

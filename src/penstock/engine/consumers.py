@@ -107,6 +107,11 @@ class Consumer:
         """Tell whether its selector takes a message."""
         return self.selector is None or self.selector(record)
 
+    @property
+    def pops(self) -> bool:
+        """Whether it is a pop that waits for one message."""
+        return self.once and self.settles
+
     def pause(self) -> None:
         """Take no more for now."""
         self.is_paused = True
@@ -218,7 +223,7 @@ class Dispatcher:
             message = self.take_for(consumer, now)
             if message is None:
                 return given
-            self._deliver(consumer, message, now)
+            self.deliver(consumer, message, now)
         self._effects.hungry[consumer] = None
         return limit
 
@@ -238,12 +243,13 @@ class Dispatcher:
                 passed.add(consumer)
                 continue
             given += 1
-            self._deliver(consumer, message, now)
+            self.deliver(consumer, message, now)
         if given >= limit:
             self._effects.dirty[cursor] = None
         return given
 
-    def _deliver(self, consumer: Consumer, message: Message, now: float) -> None:
+    def deliver(self, consumer: Consumer, message: Message, now: float) -> None:
+        """Put an assigned message into a consumer's inbox."""
         consumer.inbox.append(message)
         self._effects.touched[consumer] = None
         if consumer.settles:

@@ -495,4 +495,3 @@ def entry_parts(entry: Entry) -> tuple[Record, int, int, int]:
         client = entry.client.number if entry.client is not None else 0
         return entry.record, entry.attempt, client, entry.id
     return entry, 1, 0, 0
-

@@ -26,7 +26,7 @@ class Notice(NamedTuple):
 class Effects:
     """Filled by the engine's calls, emptied by the broker once a wake-up."""
 
-    __slots__ = ("dirty", "first", "gone", "hungry", "notices", "records", "reserved", "touched")
+    __slots__ = ("dirty", "early", "first", "gone", "hungry", "notices", "records", "reserved", "to_persist", "touched")
 
     def __init__(self) -> None:
         #: Position of the first of `records`.
@@ -35,6 +35,10 @@ class Effects:
         #: Sequences of messages that no cursor needs any more.
         self.gone: list[int] = []
         self.notices: list[Notice] = []
+        #: Notices that wait for nothing: a message is in memory.
+        self.early: list[Notice] = []
+        #: Who wants to know that a message was written or synced.
+        self.to_persist: list[Notice] = []
         #: Cursors that have something to hand out, and consumers that have room again.
         self.dirty: dict[Cursor, None] = {}
         self.hungry: dict[Consumer, None] = {}
@@ -62,14 +66,14 @@ class Effects:
         """Add a record; the hot paths append theirs themselves."""
         self.records.append((kind, cursor, now, subject, client, number, attributes, b""))
 
-    def take(self, now: float) -> tuple[int, list[Record], list[int], list[Notice]]:
-        """Hand over the position of the first record, the records, what is gone, and the notices."""
+    def take(self, now: float) -> tuple[int, list[Record], list[int], list[Notice], list[Notice]]:
+        """Hand over the position of the first record, the records, what is gone, the notices, and those to persist."""
         if self.position + POSITION_BLOCK // 2 > self.reserved:
             self.reserve(now)
-        first, records, gone, notices = self.first, self.records, self.gone, self.notices
-        self.first += len(records)
-        self.records, self.gone, self.notices = [], [], []
-        return first, records, gone, notices
+        taken = (self.first, self.records, self.gone, self.notices, self.to_persist)
+        self.first += len(self.records)
+        self.records, self.gone, self.notices, self.to_persist = [], [], [], []
+        return taken
 
     def reserve(self, now: float) -> None:
         """Reserve another block of positions."""

@@ -12,7 +12,7 @@ from penstock.engine.clients import Client, Clients
 from penstock.engine.consumers import Consumer, Dispatcher
 from penstock.engine.cursor import LEASE_EXPIRED, Agenda
 from penstock.engine.dead_letters import DeadLetters
-from penstock.engine.effects import Effects
+from penstock.engine.effects import Effects, Notice
 from penstock.engine.queue import Queue
 from penstock.engine.readers import Readers
 from penstock.engine.ready import Recall
@@ -24,10 +24,17 @@ from penstock.model.errors import NoObject
 from penstock.model.limits import Limits
 from penstock.model.message import Message
 from penstock.model.names import QueueKey
+from penstock.model.records import Attribute
+from penstock.model.stages import Stage
 
 if TYPE_CHECKING:
     from array import array
 
+#: What keeps a message from going to a pop before it is stored.
+_NOT_FAST = frozenset(
+    int(attribute)
+    for attribute in (Attribute.DEDUP_ID, Attribute.DUE, Attribute.GROUP, Attribute.KEY, Attribute.EXPIRES_AT)
+)
 _DEDUP_SWEEP = 100  # ids forgotten per channel and sweep; more are forgotten whenever one is added
 
 
@@ -54,9 +61,7 @@ class Engine:
         self.channels = Channels(self.agenda, self.limits, self.dead_letters.bury, auto_create=auto_create)
         self.dead_letters.serve(self.channels)
         self.clients = Clients(self.agenda, self.limits)
-        self.subscriptions = Subscriptions(
-            self.agenda, self.limits, self.channels, self.dead_letters.bury_subscribed
-        )
+        self.subscriptions = Subscriptions(self.agenda, self.limits, self.channels, self.dead_letters.bury_subscribed)
         self.readers = Readers(self.effects, self.limits)
         self.dispatcher = Dispatcher(self.effects)
 
@@ -67,16 +72,51 @@ class Engine:
     ) -> int:
         """Publish to a queue; returns the sequence."""
         queue = self.channels.queues.get(key) or self.channels.queue_to_publish(key, now)
-        queue.publishers.add(client.number)
-        return queue.publish(body, now, client.number, priority, attributes)
+        return self.publish_on(queue, body, now, client, priority, attributes)
+
+    def publish_on(
+        self,
+        channel: Queue | Topic,
+        body: bytes,
+        now: float,
+        client: Client,
+        priority: int,
+        attributes: dict[int, Any] | None,
+    ) -> int:
+        """Publish to a queue or topic that exists; returns the sequence."""
+        channel.publishers.add(client.number)
+        sequence = channel.publish(body, now, client.number, priority, attributes)
+        if attributes is not None and Attribute.NOTIFY in attributes:
+            self._announce(sequence, client, attributes)
+        return sequence
+
+    def publish_fast(
+        self, key: QueueKey, body: bytes, now: float, client: Client, priority: int, attributes: dict[int, Any] | None
+    ) -> int:
+        """Publish to a queue, or to a pop that waits there before the message is stored (fast pop)."""
+        queue = self.channels.queues.get(key)
+        if queue is not None and queue.available and (attributes is None or attributes.keys().isdisjoint(_NOT_FAST)):
+            popped = queue.publish_to_popper(body, now, client.number, priority, attributes)
+            if popped is not None:
+                queue.publishers.add(client.number)
+                self.dispatcher.deliver(*popped, now)
+                return popped[1].sequence
+        return self.publish(key, body, now, client, priority, attributes)
 
     def publish_topic(
         self, name: str, body: bytes, now: float, client: Client, priority: int, attributes: dict[int, Any] | None
     ) -> int:
         """Publish to a topic; returns the sequence."""
         topic = self.channels.topics.get(name) or self.channels.topic_to_publish(name, now)
-        topic.publishers.add(client.number)
-        return topic.publish(body, now, client.number, priority, attributes)
+        return self.publish_on(topic, body, now, client, priority, attributes)
+
+    def _announce(self, sequence: int, client: Client, attributes: dict[int, Any]) -> None:
+        """Tell the publisher that its message is in memory, and later how far it is persisted, if it wants to know."""
+        label, stages = attributes[Attribute.LABEL], Stage(attributes[Attribute.NOTIFY])
+        if stages & Stage.READY:
+            self.effects.early.append(Notice(client.number, label, Stage.READY, sequence))
+        if stages & (Stage.WRITE | Stage.SYNC):
+            self.effects.to_persist.append(Notice(client.number, label, stages, sequence))
 
     def transact(self, operations: list[Publish | Settle], client: Client, now: float) -> list[int | None]:
         """Do all of it or raise and do none; returns the sequence of each publish."""

@@ -28,12 +28,13 @@ _KEY, _GROUP, _DUE, _EXPIRES_AT = (
     int(Attribute.DUE),
     int(Attribute.EXPIRES_AT),
 )
-_DEDUP_ID, _PLACE, _REPLACES, _NOTIFY, _LABEL = (
+_DEDUP_ID, _PLACE, _REPLACES, _NOTIFY, _LABEL, _CONSUMER = (
     int(Attribute.DEDUP_ID),
     int(Attribute.PLACE),
     int(Attribute.REPLACES),
     int(Attribute.NOTIFY),
     int(Attribute.LABEL),
+    int(Attribute.CONSUMER),
 )
 
 REPLACED, OVERFLOW = "replaced", "overflow"
@@ -97,6 +98,35 @@ class Queue(Cursor):
         if self.available:
             effects.dirty[self] = None
         return sequence
+
+    def publish_to_popper(
+        self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any] | None
+    ) -> tuple["Consumer", Message] | None:
+        """Give a message to a pop that waits before it is stored, if there is one; the log learns of it afterwards.
+
+        The caller has seen that it has no key, dedup id, delay or group.
+        """
+        if self.waiting or self.settings.paused or self.guarded:
+            return None
+        popper = next((consumer for consumer in self.available if consumer.pops), None)
+        if popper is None:
+            return None
+        sequence = self.effects.position
+        given: dict[int, Any] = {**(attributes or {}), _CONSUMER: popper.client.number}
+        record: Record = (int(Kind.FAST_POP), self.number, now, sequence, client, priority, given, body)
+        if not popper.wants(record):
+            return None
+        self.effects.records.append(record)
+        message = Message(record, self)
+        message.client, message.consumer, message.state = popper.client, popper, State.SETTLED
+        message.id = self.free_ids[-1] if self.free_ids else self.next_id
+        self.totals.published += 1
+        self.totals.assigned += 1
+        self.totals.finished += 1
+        stages = Stage(given.get(_NOTIFY, 0))
+        if stages & (Stage.READY | Stage.FINISH):
+            self.effects.notices.append(Notice(client, given[_LABEL], Stage.FINISH, sequence))
+        return popper, message
 
     def seen(self, attributes: dict[int, Any] | None, now: float) -> int | None:
         """Return the sequence of the first message with the same dedup id within the window."""
@@ -233,9 +263,7 @@ class Queue(Cursor):
 
     def _oldest_waiting(self) -> int | None:
         """Return the lowest sequence that waits, visible or not."""
-        sequences = [
-            entry.record[3] if isinstance(entry, Message) else entry[3] for entry in self.ready.oldest_first()
-        ]
+        sequences = [entry.record[3] if isinstance(entry, Message) else entry[3] for entry in self.ready.oldest_first()]
         if self.returned:
             sequences.append(min(self.returned))
         if self.delayed:

@@ -78,9 +78,7 @@ class ReadyOrder:
         if lane is None:
             lane = self._add_lane(priority)
         size = len(record[7])
-        if self._recall is not None and (
-            lane.tail or len(lane.head) >= HEAD_RECORDS or lane.bytes + size > HEAD_BYTES
-        ):
+        if self._recall is not None and (lane.tail or len(lane.head) >= HEAD_RECORDS or lane.bytes + size > HEAD_BYTES):
             lane.tail.append(record[3])
         else:
             lane.head.append(record)

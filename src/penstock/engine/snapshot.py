@@ -127,9 +127,7 @@ def _dump_cursor(cursor: Cursor, times: "_Times") -> dict[str, Any]:
             ]
             for sequence, message in cursor.returned.items()
         ],
-        "delayed": [
-            [sequence, due[sequence]] for sequence in cursor.delayed if sequence not in cursor.returned
-        ],
+        "delayed": [[sequence, due[sequence]] for sequence in cursor.delayed if sequence not in cursor.returned],
         "assigned": [
             [
                 sequence,
@@ -142,9 +140,7 @@ def _dump_cursor(cursor: Cursor, times: "_Times") -> dict[str, Any]:
             ]
             for sequence, message in cursor.assigned.items()
         ],
-        "expiries": [
-            [sequence, time] for sequence, time in times.expires.get(cursor, {}).items()
-        ],
+        "expiries": [[sequence, time] for sequence, time in times.expires.get(cursor, {}).items()],
         "totals": cursor.totals.as_dict(),
     }
 
@@ -252,9 +248,7 @@ def _load_cursor(engine: Engine, cursor: Queue | Subscriber, dumped: dict[str, A
         setattr(cursor.totals, name, count)
 
 
-def _message(
-    cursor: Cursor, record: Record, place: int, attempt: int, ident: int, *, redelivered: bool
-) -> Message:
+def _message(cursor: Cursor, record: Record, place: int, attempt: int, ident: int, *, redelivered: bool) -> Message:
     message = Message(record, cursor)
     message.place, message.attempt, message.id, message.redelivered = place, attempt, ident, redelivered
     return message

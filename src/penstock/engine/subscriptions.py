@@ -32,7 +32,17 @@ class Subscription:
 class Subscriptions:
     """All subscriptions to topics."""
 
-    __slots__ = ("_agenda", "_bury", "_by_subscriber", "_channels", "_effects", "_limits", "condemned", "durables", "wild")
+    __slots__ = (
+        "_agenda",
+        "_bury",
+        "_by_subscriber",
+        "_channels",
+        "_effects",
+        "_limits",
+        "condemned",
+        "durables",
+        "wild",
+    )
 
     def __init__(self, agenda: Agenda, limits: Limits, channels: Channels, bury: BurySubscribed) -> None:
         self._agenda = agenda
@@ -78,9 +88,7 @@ class Subscriptions:
             return
         subscriber.condemned = reason
         self.condemned[subscriber] = None
-        self._effects.note(
-            Kind.UNSUBSCRIBER, now, cursor=subscriber.number, attributes={int(Attribute.REASON): reason}
-        )
+        self._effects.note(Kind.UNSUBSCRIBER, now, cursor=subscriber.number, attributes={int(Attribute.REASON): reason})
         for consumer in list(subscriber.consumers):
             if len(consumer.cursors) == 1:
                 consumer.failure = NoObject(

@@ -171,9 +171,7 @@ class Topic:
             if settings.retain_age is not None:
                 horizon = max(horizon, bisect_left(self.times, now - settings.retain_age, horizon))
         bytes_max = settings.retain_bytes
-        while self.horizon < horizon or (
-            bytes_max is not None and self.bytes > bytes_max and self.horizon < end
-        ):
+        while self.horizon < horizon or (bytes_max is not None and self.bytes > bytes_max and self.horizon < end):
             index = self.horizon
             self.horizon += 1
             self.bytes -= self.sizes[index]

@@ -133,12 +133,9 @@ def _check_room(queue: Queue, load: _Load) -> None:
     settings = queue.settings
     assigned_bytes = sum(size_of(message.record) for message in queue.assigned.values())
     too_many = (
-        settings.max_length is not None
-        and len(queue.assigned) - load.freed + load.messages > settings.max_length
+        settings.max_length is not None and len(queue.assigned) - load.freed + load.messages > settings.max_length
     )
-    too_large = (
-        settings.max_bytes is not None and assigned_bytes - load.freed_bytes + load.bytes > settings.max_bytes
-    )
+    too_large = settings.max_bytes is not None and assigned_bytes - load.freed_bytes + load.bytes > settings.max_bytes
     if too_many or too_large:
         raise QueueFull(
             f"{queue} cannot take {load.messages} messages of {load.bytes} bytes in one transaction",

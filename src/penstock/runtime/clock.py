@@ -12,9 +12,7 @@ class Clock:
 
     __slots__ = ("_monotonic", "_offset")
 
-    def __init__(
-        self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._offset = wall() - monotonic()
 

@@ -12,24 +12,44 @@ from queue import SimpleQueue
 from penstock.engine.effects import Notice
 from penstock.model.errors import StoreError, StoreFailed
 from penstock.model.records import Record
+from penstock.model.stages import Stage
 from penstock.store.port import Store
 
 
 class Commit:
     """A batch, and who waits for it."""
 
-    __slots__ = ("after_sync", "after_write", "error", "first", "gone", "notices", "records", "synced", "written")
+    __slots__ = (
+        "after_sync",
+        "after_write",
+        "error",
+        "first",
+        "gone",
+        "notices",
+        "records",
+        "synced",
+        "to_persist",
+        "written",
+    )
 
-    def __init__(self, first: int, records: list[Record], gone: list[int], notices: list[Notice]) -> None:
+    def __init__(
+        self, first: int, records: list[Record], gone: list[int], notices: list[Notice], to_persist: list[Notice]
+    ) -> None:
         self.first = first
         self.records = records
         self.gone = gone
+        #: To be sent when it is synced, and who is to be told when it is written or synced.
         self.notices = notices
+        self.to_persist = to_persist
         self.written: list[Future[None]] = []
         self.synced: list[Future[None]] = []
         self.after_write: list[Callable[[], None]] = []
         self.after_sync: list[Callable[[], None]] = []
         self.error: StoreError | None = None
+
+    def persisted(self, stage: Stage) -> list[Notice]:
+        """Return the notices that say so, now that it is."""
+        return [notice._replace(stage=stage) for notice in self.to_persist if notice.stage & stage]
 
     @property
     def end(self) -> int:
@@ -52,7 +72,6 @@ class Committer:
         self._on_write = on_write
         self._on_sync = on_sync
         self._commits: SimpleQueue[Commit | None] = SimpleQueue()
-        self._seals = False
         self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
         self._thread.start()
 
@@ -62,7 +81,6 @@ class Committer:
 
     def seal(self) -> None:
         """Have the store leave evidence of the last sync; nothing must be under way."""
-        self._seals = True
         self._commits.put(_SEAL)
 
     def stop(self) -> None:
@@ -77,7 +95,7 @@ class Committer:
                 continue
             commit.error = self._try(partial(self._store.write, commit.first, commit.records, commit.gone))
             if commit.error is None:
-                if commit.written or commit.after_write:
+                if commit.written or commit.after_write or commit.to_persist:
                     self._tell(self._on_write, commit)
                 commit.error = self._try(self._store.sync)
             self._tell(self._on_sync, commit)
@@ -87,7 +105,7 @@ class Committer:
             action()
         except StoreError as error:
             return error
-        except Exception as error:  # noqa: BLE001  # whatever a store of somebody's own raises ends all promises
+        except Exception as error:  # whatever a store of somebody's own raises ends all promises
             failed = StoreFailed(f"the store failed: {error!r}", key="store")
             failed.__cause__ = error
             return failed
@@ -100,4 +118,4 @@ class Committer:
             return  # the loop is closed; nobody waits any more
 
 
-_SEAL = Commit(0, [], [], [])
+_SEAL = Commit(0, [], [], [], [])

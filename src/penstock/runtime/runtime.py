@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.engine.consumers import Consumer
-from penstock.engine.effects import Notice
 from penstock.engine.engine import Engine
 from penstock.engine.readers import Retention
 from penstock.model.errors import StoreError, Unavailable
@@ -171,6 +169,9 @@ class Runtime:
             self.upkeep.make_room()
 
     def _deliver(self) -> None:
+        if self._effects.early:
+            early, self._effects.early = self._effects.early, []
+            self.engine.clients.deliver(early)
         touched, self._effects.touched = self._effects.touched, {}
         for consumer in touched:
             if consumer.level is Level.READY:
@@ -187,39 +188,41 @@ class Runtime:
     def _take_commit(self) -> Commit:
         self._bytes = 0
         commit = Commit(*self._effects.take(self.now()))
-        early: list[Notice] = []
-        if commit.notices and self._committer is not None:
-            commit.notices, early = _split_ready(commit.notices)
-        elif commit.notices:
-            early, commit.notices = commit.notices, []
         self.upkeep.count(commit)
         commit.written, self._written = self._written, []
         commit.synced, self._synced = self._synced, []
         commit.after_write, self._after_write = self._after_write, []
         commit.after_sync, self._after_sync = self._after_sync, []
-        self.engine.clients.deliver(early)
+        if self._committer is None:
+            self._on_write(commit)
+            self._tell_synced(commit)
         return commit
 
     def _on_write(self, commit: Commit) -> None:
+        if commit.to_persist:
+            self.engine.clients.deliver(commit.persisted(Stage.WRITE))
         for future in commit.written:
             if not future.done():
                 future.set_result(None)
         for action in commit.after_write:
             action()
-        commit.written, commit.after_write = [], []
 
-    def _on_sync(self, commit: Commit) -> None:
-        if commit.error is not None:
-            self.fail(commit.error, commit)
-            return
-        self._in_flight = None
-        self._on_write(commit)
+    def _tell_synced(self, commit: Commit) -> None:
+        if commit.to_persist:
+            self.engine.clients.deliver(commit.persisted(Stage.SYNC))
         for future in commit.synced:
             if not future.done():
                 future.set_result(None)
         for action in commit.after_sync:
             action()
         self.engine.clients.deliver(commit.notices)
+
+    def _on_sync(self, commit: Commit) -> None:
+        if commit.error is not None:
+            self.fail(commit.error, commit)
+            return
+        self._in_flight = None
+        self._tell_synced(commit)
         self.upkeep.committed(commit)
         while self._held_back:
             future = self._held_back.popleft()
@@ -326,10 +329,3 @@ class Runtime:
             elif sequence >= boundary and in_flight is not None:
                 records[sequence] = in_flight.records[sequence - in_flight.first]
         return [records[sequence] for sequence in sequences]
-
-
-def _split_ready(notices: list[Notice]) -> tuple[list[Notice], list[Notice]]:
-    """Separate notices that wait for the store from those that do not."""
-    later = [notice for notice in notices if notice.stage is not Stage.READY]
-    early = [notice for notice in notices if notice.stage is Stage.READY]
-    return later, early

@@ -34,7 +34,8 @@ class Upkeep:
         self._executor: ThreadPoolExecutor | None = None
         self._grown = 0  # bytes of log since the last index, about
         self._index_bytes = 0
-        self._is_busy = False
+        self._busy = asyncio.Lock()  # one index at a time
+        self._task: asyncio.Task[None] | None = None
         self._makes_room = False
 
     def start(self, loop: AbstractEventLoop) -> None:
@@ -55,23 +56,16 @@ class Upkeep:
     def committed(self, commit: Commit) -> None:
         """Save an index and collect, if it is time."""
         del commit
-        if not self._is_busy and self._grown > max(INDEX_BYTES, INDEX_FACTOR * self._index_bytes):
-            self._is_busy = True
-            self._loop.create_task(self._index_quietly())
+        if not self._busy.locked() and self._grown > max(INDEX_BYTES, INDEX_FACTOR * self._index_bytes):
+            self._task = self._loop.create_task(self._index_quietly())
 
     async def collect(self) -> int:
         """Save an index and free what nobody needs; returns the bytes freed."""
-        while self._is_busy:
-            await asyncio.sleep(0.01)
-        self._is_busy = True
         return await self._index()
 
     async def save_last(self) -> None:
         """Save the index of a broker that stops."""
-        while self._is_busy:
-            await asyncio.sleep(0.01)
         if self._executor is not None:
-            self._is_busy = True
             await self._index(collects=False)
 
     def make_room(self) -> None:
@@ -104,7 +98,7 @@ class Upkeep:
     async def _index(self, *, collects: bool = True) -> int:
         """Save an index of the present state, once the records that it covers are durable."""
         runtime = self._runtime
-        try:
+        async with self._busy:
             grown, position = self._grown, runtime.engine.effects.position
             state = snapshot.dump(runtime.engine)
             await runtime.confirm(Level.SYNC)
@@ -112,10 +106,8 @@ class Upkeep:
             freed = await self._loop.run_in_executor(self._executor, self._save, position, state, floor, collects)
             self._grown -= grown
             return freed
-        finally:
-            self._is_busy = False
 
-    def _save(self, position: int, state: dict[str, object], floor: int, collects: bool) -> int:  # noqa: FBT001
+    def _save(self, position: int, state: dict[str, object], floor: int, collects: bool) -> int:
         index = encoded(state)
         self._index_bytes = len(index)
         store = self._runtime.store
