@@ -98,15 +98,22 @@ class World:
             self.journal.save(self.next, index_at(self.next))
             self.promises.saved.append((len(self.disk.calls), self.next))
         elif draw < 0.99:
-            self.journal.collect(self.next)
+            self.collect()
         else:
             self.next += self.choice.choice((1, 7, 5000))  # as after an unclean stop
 
-    def write(self, count: int) -> None:
+    def collect(self) -> None:
+        """Collect; half of the times right after messages went whose end was not synced yet."""
+        if self.choice.random() < 0.5:
+            self.write(1, 0.9)
+        self.journal.collect(self.next)
+
+    def write(self, count: int, share: float | None = None) -> None:
         """Write a batch; now and then most of the messages go, so that there is something to collect."""
         first, self.next = self.next, self.next + count
         records = [record_at(position) for position in range(first, self.next)]
-        share = self.choice.choice((0.0, 0.0, 0.1, 0.9))
+        if share is None:
+            share = self.choice.choice((0.0, 0.0, 0.1, 0.9))
         # One in 16 is a straggler.
         gone = tuple(one for one in self.written if self.choice.random() < share / (20 if one % 16 == 0 else 1))
         self.written = [sequence for sequence in self.written if sequence not in set(gone)]

@@ -273,8 +273,9 @@ class Crashes:
         choice = random.Random(f"{seed}-{self.at}")
         names = dict(self._synced_names)
         for pending in self._pending.values():
-            for call in pending[: choice.randint(0, len(pending))]:
-                change_names(names, call)
+            for call in pending:
+                if choice.random() < 0.5:
+                    change_names(names, call)
         return {path: self._content[inode].torn(choice) for path, inode in sorted(names.items())}
 
     def names_lost(self) -> dict[str, bytes]:
