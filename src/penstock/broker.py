@@ -60,19 +60,21 @@ class Broker(Administration):
         retain_log: tuple[float, int] = (86400.0, 2**30),
         reader_hold: int = 10 * 2**30,
         limits: Limits | None = None,
+        restore: str | os.PathLike[str] | None = None,
         **store_options: Any,
     ) -> Self:
         """Return a broker on a directory, on `memory:`, or on a store of your own; use it with `async with`.
 
         `confirm` is what methods wait for unless they are told otherwise. `auto_create`: publishing to a missing queue
         or topic makes it. `retain_log` keeps settled history for so many seconds and bytes, whichever is less.
+        `restore` names a backup from which an empty store is filled first.
         Further options go to the store, such as `segment_bytes` or `salvage` of a journal.
         """
         age, size = retain_log
         retention = Retention(checked_seconds(age, "retain_log"), checked_count(size, "retain_log", 0), reader_hold)
         store = store_at(where, **store_options)
         runtime = Runtime(store, limits=limits or Limits(), auto_create=auto_create, retention=retention)
-        return cls(runtime, confirm)
+        return cls(runtime, confirm, restore)
 
     # Publishing.
 

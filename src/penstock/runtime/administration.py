@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
@@ -26,8 +27,9 @@ Confirm = Literal["ready", "write", "sync"]
 class Administration:
     """See the module."""
 
-    def __init__(self, runtime: Runtime, confirm: Confirm) -> None:
+    def __init__(self, runtime: Runtime, confirm: Confirm, restore: str | os.PathLike[str] | None = None) -> None:
         self._runtime = runtime
+        self._restore = restore
         self._engine = runtime.engine
         self._queues = runtime.engine.channels.queues
         self._limits = runtime.engine.limits
@@ -42,7 +44,7 @@ class Administration:
         """Recover what the store holds, and begin."""
         if self._client is not None:
             raise Unavailable("this broker was started already; open another", key="broker")
-        await self._runtime.start()
+        await self._runtime.start(self._restore)
         self._client = self._engine.clients.connect(self._runtime.now(), secrets.token_bytes(16))
         self._client.on_notice = self._notices.put_nowait
         self._runtime.touch()
@@ -191,6 +193,14 @@ class Administration:
         )
         await self._recorded(None)
         return moved
+
+    async def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write all unsettled messages, settings and cursors to a file, consistent as of now; returns its size.
+
+        Settled history is not part of it. `Broker.open(..., restore="file")` starts an empty store from it.
+        """
+        self._runtime.check()
+        return await self._runtime.upkeep.backup(path)
 
     async def collect(self) -> int:
         """Free the disk space of what nobody needs any more, now; returns the bytes freed."""

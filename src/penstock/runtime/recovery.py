@@ -1,5 +1,6 @@
 """From a store to an engine: opening, loading the index, replaying what came after, and the index itself."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +9,8 @@ import msgspec
 from penstock.engine import snapshot
 from penstock.engine.engine import Engine
 from penstock.engine.replay import Replay
-from penstock.model.errors import StoreDamaged, StoreTooNew
+from penstock.model.errors import BadRequest, StoreDamaged, StoreTooNew
+from penstock.runtime.backup import restore_backup
 from penstock.store.port import Recovered, Store
 
 
@@ -21,10 +23,12 @@ class Restored:
     notes: list[str] = field(default_factory=list)
 
 
-def restore(store: Store, engine: Engine, now: float) -> Restored:
-    """Open the store, and bring a new engine to where it was."""
+def restore(store: Store, engine: Engine, now: float, backup: str | os.PathLike[str] | None = None) -> Restored:
+    """Open the store, and bring a new engine to where it was, or fill an empty store from a backup first."""
     recovered = store.open()
     try:
+        if backup is not None:
+            recovered = _filled(store, recovered, backup)
         return _restore(store, engine, recovered, now)
     except BaseException:
         store.close()
@@ -51,6 +55,15 @@ def _restore(store: Store, engine: Engine, recovered: Recovered, now: float) -> 
         ) from error
     store.adopt(engine.live())
     return found
+
+
+def _filled(store: Store, recovered: Recovered, backup: str | os.PathLike[str]) -> Recovered:
+    if recovered.index is not None or any(batch.records for batch in recovered.batches):
+        raise BadRequest(
+            "a backup is restored into an empty store only, and this one has something in it", key="backup"
+        )
+    position, index = restore_backup(backup, store)
+    return Recovered(index, position, iter(()), [f"restored from the backup {os.fspath(backup)}"])
 
 
 def encoded(state: dict[str, Any]) -> bytes:

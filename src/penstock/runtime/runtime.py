@@ -5,9 +5,11 @@ are handed out, each consumer is told once, and what was recorded goes to the st
 """
 
 import asyncio
+import os
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from penstock.engine.engine import Engine
@@ -56,6 +58,7 @@ class Runtime:
         self._after_write: list[Callable[[], None]] = []
         self._after_sync: list[Callable[[], None]] = []
         self._held_back: deque[Future[None]] = deque()
+        self._holds_gone: list[int] | None = None
         self._on_failure: dict[Callable[[], None], None] = {}
         self._is_scheduled = False
         self._bytes = 0  # of the bodies not submitted yet
@@ -65,10 +68,11 @@ class Runtime:
 
     # Starting and stopping.
 
-    async def start(self) -> None:
-        """Recover from the store, and begin."""
+    async def start(self, backup: str | os.PathLike[str] | None = None) -> None:
+        """Recover from the store, or fill it from a backup, and begin."""
         self._loop = asyncio.get_running_loop()
-        self.restored = await self._loop.run_in_executor(None, restore, self.store, self.engine, self.now())
+        recover = partial(restore, self.store, self.engine, self.now(), backup)
+        self.restored = await self._loop.run_in_executor(None, recover)
         if self.store.durable:
             self._committer = Committer(self.store, self._loop, self._on_write, self._on_sync)
         self.upkeep.start(self._loop)
@@ -193,7 +197,11 @@ class Runtime:
         commit.synced, self._synced = self._synced, []
         commit.after_write, self._after_write = self._after_write, []
         commit.after_sync, self._after_sync = self._after_sync, []
+        if self._holds_gone is not None:
+            self._holds_gone += commit.gone
+            commit.gone = []
         if self._committer is None:
+            self.store.write(commit.first, commit.records, commit.gone)
             self._on_write(commit)
             self._tell_synced(commit)
         return commit
@@ -314,6 +322,16 @@ class Runtime:
         return Unavailable(f"the broker has stopped: {self.failure}", key="store", cause=self.failure)
 
     # Records.
+
+    @contextmanager
+    def all_kept(self) -> Iterator[None]:
+        """Have the store keep all that it has: what is settled meanwhile is given up afterwards."""
+        self._holds_gone = []
+        try:
+            yield
+        finally:
+            self._effects.gone += self._holds_gone
+            self._holds_gone = None
 
     def _recall(self, sequences: Sequence[int]) -> list[Record]:
         """Give the engine records back, from memory if they are not in the store yet."""

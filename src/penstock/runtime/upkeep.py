@@ -4,14 +4,19 @@ An index is saved when the log has grown enough since the last one, and what nob
 """
 
 import asyncio
+import os
+from array import array
 from asyncio import AbstractEventLoop, Future
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.engine import snapshot
 from penstock.engine.readers import LogStretch, Retention
 from penstock.model.errors import StoreError
 from penstock.model.stages import Level
+from penstock.runtime.backup import write_backup
 from penstock.runtime.commits import Commit
 from penstock.runtime.recovery import encoded
 
@@ -67,6 +72,23 @@ class Upkeep:
         """Save the index of a broker that stops."""
         if self._executor is not None:
             await self._index(collects=False)
+
+    async def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write the present state to a file, while everything goes on; returns the size of the file."""
+        runtime = self._runtime
+        async with self._busy:
+            position, state = runtime.engine.effects.position, snapshot.dump(runtime.engine)
+            live = [array("Q", sequences) for sequences in runtime.engine.live()]
+            with runtime.all_kept():
+                await runtime.confirm(Level.SYNC)
+                write = partial(self._back_up, path, live, position, state)
+                return await self._loop.run_in_executor(None, write)
+
+    def _back_up(
+        self, path: str | os.PathLike[str], live: "list[array[int]]", position: int, state: dict[str, object]
+    ) -> int:
+        ascending = array("Q", sorted(chain.from_iterable(live)))
+        return write_backup(path, ascending, self._runtime.store.recall, position, encoded(state))
 
     def make_room(self) -> None:
         """Try to get room for new messages, again and again until there is some."""
