@@ -18,6 +18,7 @@ from time import perf_counter
 
 from penstock import Broker, PenstockError, __version__
 from penstock.model.message import Message
+from penstock.runtime.subscription import Subscription
 
 #: How long a step waits for a message that must come; far more than it takes.
 PATIENCE_SECONDS = 5.0
@@ -94,30 +95,30 @@ async def show_failures(broker: Broker) -> None:
     await broker.complete(dead)
 
 
-async def read_news(broker: Broker, count: int) -> list[bytes]:
-    """Be the durable subscriber `archive` until it has read that many messages."""
+async def read_news(broker: Broker, archive: Subscription, count: int) -> list[bytes]:
+    """Take and complete that many messages of the subscription; return their bodies."""
     bodies: list[bytes] = []
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for message in broker.subscribe(topic="news.*", durable="archive"):
+        while len(bodies) < count:
+            message = await anext(archive)
             bodies.append(message.body)
             await broker.complete(message)
-            if len(bodies) == count:
-                break
     return bodies
 
 
 async def show_topic(broker: Broker) -> None:
     """Publish to a topic while its durable subscriber is there, and while it is away."""
     headline(3, "A topic: every subscriber gets every message, a durable one also those it missed.")
-    reading = asyncio.create_task(read_news(broker, 1))
-    show('subscribe(topic="news.*", durable="archive")')
-    await asyncio.sleep(0.05)  # so that it subscribes before the first message
-    await broker.publish("news.eu", b"the river rises")
-    show('publish("news.eu", ...)', f"archive reads {(await reading)!r}, and goes away")
-    await broker.publish("news.eu", b"the gate opens")
-    await broker.publish("news.eu", b"the wheel turns")
-    show('publish("news.eu", ...)', "twice, while nobody listens")
-    missed = await read_news(broker, 2)
+    async with broker.subscribe(topic="news.*", durable="archive") as archive:
+        show('subscribe(topic="news.*", durable="archive")')
+        await broker.publish("news.eu", b"the river rises")
+        read = await read_news(broker, archive, 1)
+        show('publish("news.eu", b"the river rises")', f"archive reads {read!r}, and goes away")
+    for body in [b"the gate opens", b"the wheel turns"]:
+        await broker.publish("news.eu", body)
+        show(f'publish("news.eu", {body!r})', "nobody listens")
+    async with broker.subscribe(topic="news.*", durable="archive") as archive:
+        missed = await read_news(broker, archive, 2)
     expect(missed == [b"the gate opens", b"the wheel turns"], f"the durable subscriber missed something: {missed!r}")
     show('subscribe(topic="news.*", durable="archive")', f"archive is back, and reads {missed!r}")
 
@@ -147,14 +148,12 @@ async def publish_all(broker: Broker, remaining: deque[bytes], delays: list[floa
 async def consume_all(broker: Broker, count: int) -> None:
     """Take that many messages and complete each, many completions under way at once."""
     under_way: set[asyncio.Task[object]] = set()
-    async for message in broker.subscribe("measured", credit=2 * IN_FLIGHT):
-        task = asyncio.ensure_future(broker.complete(message))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
-        count -= 1
-        if not count:
-            break
-    await asyncio.gather(*under_way)
+    async with broker.subscribe("measured", credit=2 * IN_FLIGHT) as messages:
+        for _ in range(count):
+            task = asyncio.ensure_future(broker.complete(await anext(messages)))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        await asyncio.gather(*under_way)
 
 
 async def measure(broker: Broker, count: int) -> str:
