@@ -57,6 +57,7 @@ class Administration:
         self._is_closed = True
         if self._runtime.failure is None:
             self._engine.clients.leave(self._client, self._runtime.now())
+            self._runtime.wake_all()
         await self._runtime.stop()
 
     async def __aenter__(self) -> Self:

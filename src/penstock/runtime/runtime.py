@@ -59,7 +59,7 @@ class Runtime:
         self._after_sync: list[Callable[[], None]] = []
         self._held_back: deque[Future[None]] = deque()
         self._holds_gone: list[int] | None = None
-        self._on_failure: dict[Callable[[], None], None] = {}
+        self._waiting: dict[Callable[[], None], None] = {}
         self._is_scheduled = False
         self._bytes = 0  # of the bodies not submitted yet
         self._sweep_at = 0.0
@@ -291,19 +291,23 @@ class Runtime:
         for future in waiting:
             if not future.done():
                 future.set_exception(self._unavailable())
-        for tell in list(self._on_failure):
-            tell()
+        self.wake_all()
         self._written, self._synced = [], []
         self._held_back.clear()
         self._in_flight = None
 
-    def on_failure(self, tell: Callable[[], None]) -> None:
-        """Call this when nothing is promised any more."""
-        self._on_failure[tell] = None
+    def wake_all(self) -> None:
+        """Let all who wait for messages look whether there will be any."""
+        for tell in list(self._waiting):
+            tell()
 
-    def off_failure(self, tell: Callable[[], None]) -> None:
+    def watch(self, tell: Callable[[], None]) -> None:
+        """Call this when the broker fails or closes."""
+        self._waiting[tell] = None
+
+    def unwatch(self, tell: Callable[[], None]) -> None:
         """Call it no more."""
-        self._on_failure.pop(tell, None)
+        self._waiting.pop(tell, None)
 
     def call_soon(self, action: Callable[[], None]) -> None:
         """Call this at the next wake-up, from whatever thread, unless the loop is gone."""
@@ -338,12 +342,19 @@ class Runtime:
         in_flight = self._in_flight
         boundary = in_flight.first if in_flight is not None else self._effects.first
         if sequences[-1] < boundary and sequences[0] < boundary:
-            return self.store.recall(sequences)
+            return self._recall_written(sequences)
         written = [sequence for sequence in sequences if sequence < boundary]
-        records = {record[3]: record for record in self.store.recall(written)} if written else {}
+        records = {record[3]: record for record in self._recall_written(written)} if written else {}
         for sequence in sequences:
             if sequence >= self._effects.first:
                 records[sequence] = self._effects.records[sequence - self._effects.first]
             elif sequence >= boundary and in_flight is not None:
                 records[sequence] = in_flight.records[sequence - in_flight.first]
         return [records[sequence] for sequence in sequences]
+
+    def _recall_written(self, sequences: Sequence[int]) -> list[Record]:
+        try:
+            return self.store.recall(sequences)
+        except StoreError as error:
+            self.fail(error)  # the engine was interrupted in the middle of something
+            raise

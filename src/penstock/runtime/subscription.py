@@ -25,7 +25,7 @@ class Subscription:
         # The consumer knows the mailbox only, so that a subscription which nobody has any more is noticed and closed.
         self._mailbox = _Mailbox(self._messages)
         consumer.on_ready = self._mailbox.receive
-        runtime.on_failure(self._mailbox.wake)
+        runtime.watch(self._mailbox.wake)
 
     def __aiter__(self) -> Self:
         return self
@@ -89,7 +89,7 @@ def _close(runtime: Runtime, consumer: Consumer, mailbox: _Mailbox) -> None:
         mailbox.receive(consumer)
         release(mailbox.messages, now)
         consumer.close(now)
-        runtime.off_failure(mailbox.wake)
+        runtime.unwatch(mailbox.wake)
         runtime.touch()
 
 
@@ -116,7 +116,7 @@ async def wait_for_one(runtime: Runtime, consumer: Consumer, selection: Selectio
 
     consumer.on_ready = tell
     runtime.engine.subscribe(consumer, selection)
-    runtime.on_failure(tell)
+    runtime.watch(tell)
     runtime.touch()
     timer = loop.call_later(seconds, give_up)
     try:
@@ -126,7 +126,7 @@ async def wait_for_one(runtime: Runtime, consumer: Consumer, selection: Selectio
         raise
     finally:
         timer.cancel()
-        runtime.off_failure(tell)
+        runtime.unwatch(tell)
         consumer.close(runtime.now())
         runtime.touch()
     runtime.check()
