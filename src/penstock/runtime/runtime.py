@@ -61,6 +61,7 @@ class Runtime:
         self._holds_gone: list[int] | None = None
         self._waiting: dict[Callable[[], None], None] = {}
         self._is_scheduled = False
+        self._is_stopped = False
         self._bytes = 0  # of the bodies not submitted yet
         self._sweep_at = 0.0
         self._sweep_timer: TimerHandle | None = None
@@ -95,6 +96,7 @@ class Runtime:
                     await self.confirm(Level.SYNC)
                 await self.upkeep.save_last()
         finally:
+            self._is_stopped = True
             await self.upkeep.stop()
             if self._committer is not None:
                 if self.failure is None:
@@ -159,7 +161,7 @@ class Runtime:
         """Handle all that has happened in this wake-up."""
         self._is_scheduled = False
         now = self.now()
-        if self.failure is not None:
+        if self.failure is not None or self._is_stopped:
             return
         more = self._guard(self.engine.dispatch, now, DISPATCH_MESSAGES)
         self._deliver()
