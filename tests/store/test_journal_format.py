@@ -121,8 +121,12 @@ def test_a_column_that_says_nothing_takes_no_room() -> None:
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
-values = st.none() | st.booleans() | st.text() | st.binary() | st.floats(allow_nan=False) | st.integers(-(2**63), 2**64 - 1)
-attributes = st.none() | st.dictionaries(st.integers(1, 30), values | st.lists(st.text()) | st.dictionaries(st.text(), values))
+values = (
+    st.none() | st.booleans() | st.text() | st.binary() | st.floats(allow_nan=False) | st.integers(-(2**63), 2**64 - 1)
+)
+attributes = st.none() | st.dictionaries(
+    st.integers(1, 30), values | st.lists(st.text()) | st.dictionaries(st.text(), values)
+)
 record = st.tuples(
     st.integers(1, 255), u32, st.floats(allow_nan=False), u64, u32, u64, attributes, st.binary(max_size=60)
 )

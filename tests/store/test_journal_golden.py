@@ -26,7 +26,9 @@ def test_a_journal_of_version_1_is_read(directory: Path) -> None:
     journal = Journal(directory, segment_bytes=4096, background=False)
     recovered = journal.open()
     assert (recovered.index, recovered.index_position, recovered.notes) == (index_at(INDEX), INDEX, [])
-    found = [(position, record) for batch in recovered.batches for position, record in zip(batch.positions, batch.records)]
+    found = [
+        (position, record) for batch in recovered.batches for position, record in zip(batch.positions, batch.records)
+    ]
     assert found == [(position, record_at(position)) for position in range(INDEX, LAST + 1)]
     journal.adopt([LIVE])
     assert journal.recall(LIVE) == [record_at(sequence) for sequence in LIVE]

@@ -140,7 +140,8 @@ class Inspection:
         )
         if state == "active":
             report.fault, report.offset = _fault(file, header.salt, end, size, is_last=is_last)
-            if report.fault and next(walk(file, header.salt, end, size), None) is not None:
+            more = next(walk(file, header.salt, end, size), None) if report.fault else None
+            if more is not None and more.header.kind == RECORDS:
                 return self._segment(path, file, is_last=is_last)  # A broker went on writing meanwhile.
         return report
 

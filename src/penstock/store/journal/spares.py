@@ -168,3 +168,4 @@ class Maintenance:
                     pass
             except OSError as error:
                 self._fail("preparing a segment", error)
+                return
