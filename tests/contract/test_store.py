@@ -167,9 +167,9 @@ def test_an_index_may_be_saved_again_at_its_position(factory: Factory) -> None:
     again.close()
 
 
-def test_messages_are_recalled_in_any_order_and_before_they_are_synced(factory: Factory) -> None:
+def test_messages_are_recalled_in_any_order_and_before_they_are_synced(any_factory: Factory) -> None:
     """`recall` gives published records by sequence, however they are asked for, also those just written."""
-    store = opened(factory)
+    store = opened(any_factory)
     assert store.recalls
     for first in range(1, 2000, 20):
         store.write(first, [message(position, b"x" * 50) for position in range(first, first + 20)], [])

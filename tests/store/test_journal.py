@@ -88,7 +88,12 @@ def test_a_closed_journal_promises_nothing(tmp_path: Path) -> None:
     """Writing after `close`, or before `open`, is an error and not silence."""
     journal = opened(tmp_path)
     journal.close()
-    for attempt in (lambda: journal.write(1, [message(1)], []), journal.sync, lambda: journal.save(1, b"")):
+    attempts: list[Callable[[], None]] = [
+        lambda: journal.write(1, [message(1)], []),
+        journal.sync,
+        lambda: journal.save(1, b""),
+    ]
+    for attempt in attempts:
         with pytest.raises(StoreFailed, match="not open"):
             attempt()
 

@@ -27,7 +27,9 @@ def test_a_journal_of_version_1_is_read(directory: Path) -> None:
     recovered = journal.open()
     assert (recovered.index, recovered.index_position, recovered.notes) == (index_at(INDEX), INDEX, [])
     found = [
-        (position, record) for batch in recovered.batches for position, record in zip(batch.positions, batch.records)
+        (position, record)
+        for batch in recovered.batches
+        for position, record in zip(batch.positions, batch.records, strict=True)
     ]
     assert found == [(position, record_at(position)) for position in range(INDEX, LAST + 1)]
     journal.adopt([LIVE])
@@ -40,7 +42,7 @@ def test_a_journal_of_version_1_is_read(directory: Path) -> None:
 @pytest.mark.parametrize("kind", ["segments", "index"])
 def test_a_newer_journal_is_refused(directory: Path, kind: str) -> None:
     """A file of a newer version is refused with both numbers, and is not called damaged."""
-    path = sorted((directory / kind).iterdir())[-1]
+    path = max((directory / kind).iterdir())
     data = bytearray(path.read_bytes())
     data[8] = 2
     path.write_bytes(data)

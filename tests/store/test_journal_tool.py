@@ -70,7 +70,7 @@ def test_dump_prints_records_as_json_lines(directory: Path) -> None:
 
 def test_verify_is_content_with_a_torn_tail(directory: Path) -> None:
     """What recovery mends without a loss is told, and is no damage."""
-    path = sorted((directory / "segments").glob("*.seg"))[-1]
+    path = max((directory / "segments").glob("*.seg"))
     data = bytearray(path.read_bytes())
     data[len(data.rstrip(b"\0")) + 100] = 1
     path.write_bytes(data)
@@ -90,7 +90,7 @@ def segment(directory: Path, which: int) -> Path:
         ("packed segment", lambda path: segment(path, 0), 600),
         ("header", lambda path: segment(path, 0), 20),
         ("confirmed tail", lambda path: segment(path, -1), 600),
-        ("index", lambda path: sorted((path / "index").glob("*.idx"))[0], 65),
+        ("index", lambda path: min((path / "index").glob("*.idx")), 65),
     ],
 )
 @pytest.mark.parametrize("command", ["ls", "verify"])
