@@ -14,7 +14,7 @@ from functools import partial
 
 from penstock.engine.engine import Engine
 from penstock.engine.readers import Retention
-from penstock.model.errors import StoreError, Unavailable
+from penstock.model.errors import PenstockError, StoreError, StoreFailed, Unavailable
 from penstock.model.limits import Limits
 from penstock.model.records import Kind, Record
 from penstock.model.stages import Level, Stage
@@ -357,6 +357,8 @@ class Runtime:
     def _recall_written(self, sequences: Sequence[int]) -> list[Record]:
         try:
             return self.store.recall(sequences)
-        except StoreError as error:
-            self.fail(error)  # the engine was interrupted in the middle of something
-            raise
+        except PenstockError as error:
+            # The engine was interrupted in the middle of something, and what it asks for must be there.
+            failed = StoreFailed(f"a message could not be read back: {error}", key="store")
+            self.fail(failed)
+            raise failed from error

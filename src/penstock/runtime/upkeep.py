@@ -65,8 +65,11 @@ class Upkeep:
             self._task = self._loop.create_task(self._index_quietly())
 
     async def collect(self) -> int:
-        """Save an index and free what nobody needs; returns the bytes freed."""
-        return await self._index()
+        """Save an index and free what nobody needs; returns the bytes freed.
+
+        Twice, because stores may keep all that the index before the last one needs.
+        """
+        return await self._index() + await self._index()
 
     async def save_last(self) -> None:
         """Save the index of a broker that stops."""
