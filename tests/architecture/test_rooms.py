@@ -16,7 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"model"},
     "runtime": {"engine", "store", "model"},
     "broker": {"runtime", "engine", "store", "model"},
-    "sync": {"broker", "model"},
+    "sync": {"broker", "runtime", "model"},
     "protocols": {"engine.port", "model"},
     "server": {"protocols", "broker", "model"},
     "client": {"protocols", "model"},
