@@ -37,8 +37,8 @@ class Lane:
         #: Sequences behind head; the first `drained` of them have been taken already.
         self.tail: array[int] = array("Q")
         self.drained = 0
-        #: Heap of (place, sequence, message).
-        self.returned: list[tuple[int, int, Message]] = []
+        #: Heap of (place, sequence, id of the object, message); one sequence may stand there again after a stale entry.
+        self.returned: list[tuple[int, int, int, Message]] = []
 
     def take_tail(self, count: int) -> "array[int]":
         """Take up to `count` sequences from the front of the tail."""
@@ -97,7 +97,7 @@ class ReadyOrder:
         lane = self._lanes.get(priority)
         if lane is None:
             lane = self._add_lane(priority)
-        heappush(lane.returned, (message.place, message.record[3], message))
+        heappush(lane.returned, (message.place, message.record[3], id(message), message))
         self.count += 1
 
     def pop(self) -> Entry | None:
@@ -108,7 +108,7 @@ class ReadyOrder:
             if not head and lane.tail:
                 self._refill(lane)
             if lane.returned:
-                place, _, message = lane.returned[0]
+                place, _, _, message = lane.returned[0]
                 if message.state is not State.WAITING:
                     heappop(lane.returned)
                     continue
@@ -138,7 +138,7 @@ class ReadyOrder:
             if head and self._withdrawn and head[0][3] in self._withdrawn:
                 self._withdrawn.remove(head[0][3])
                 lane.bytes -= len(head.popleft()[7])
-            elif lane.returned and lane.returned[0][2].state is not State.WAITING:
+            elif lane.returned and lane.returned[0][3].state is not State.WAITING:
                 heappop(lane.returned)
             elif lane.returned and (not head or lane.returned[0][0] < head[0][3]):
                 return (-lane.priority, lane.returned[0][0])
@@ -194,14 +194,14 @@ class ReadyOrder:
         """Yield all in order; what changes meanwhile may or may not be seen."""
         for priority in sorted(self._lanes, reverse=True):
             lane = self._lanes[priority]
-            returned = [entry for entry in sorted(lane.returned) if entry[2].state is State.WAITING]
+            returned = [entry for entry in sorted(lane.returned) if entry[3].state is State.WAITING]
             returned.reverse()
             for record in self._fresh(lane):
                 while returned and returned[-1][0] < record[3]:
-                    yield returned.pop()[2]
+                    yield returned.pop()[3]
                 yield record
             while returned:
-                yield returned.pop()[2]
+                yield returned.pop()[3]
 
     def clear(self) -> None:
         """Drop all."""
@@ -223,7 +223,7 @@ class ReadyOrder:
     def oldest_first(self) -> Iterable[Entry]:
         """Return the first message of each priority; the oldest of them is the oldest of all."""
         for lane in list(self._lanes.values()):
-            waiting = [message for _, _, message in lane.returned if message.state is State.WAITING]
+            waiting = [message for _, _, _, message in lane.returned if message.state is State.WAITING]
             if waiting:
                 yield min(waiting, key=lambda message: message.record[3])
             record = next(self._fresh(lane), None)
@@ -274,7 +274,7 @@ class ReadyOrder:
             lane.bytes = sum([len(record[7]) for record in lane.head])
             lane.tail = array("Q", [number for number in lane.tail[lane.drained :] if number not in self._withdrawn])
             lane.drained = 0
-            lane.returned = [entry for entry in lane.returned if entry[2].state is State.WAITING]
+            lane.returned = [entry for entry in lane.returned if entry[3].state is State.WAITING]
             heapify(lane.returned)
         self._withdrawn.clear()
 
