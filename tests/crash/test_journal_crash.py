@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.crash.journal_world import World, check
+from tests.crash.journal_world import World, check, index_at, record_at
 from tests.crash.simulated_disk import Crashes, SimulatedDisk
 
 OPERATIONS = 2000
@@ -87,3 +87,29 @@ def test_crashes_during_compaction_keep_every_promise(seed: int) -> None:
         if crashes.at > begin:
             for image in images(crashes, seed):
                 descend(image, world, crashes.at, random.Random(crashes.at), depth=1)
+
+
+def test_crashes_while_whole_segments_are_removed_leave_no_hole() -> None:
+    """When several old segments go at once, a crash may bring back any of them; never one without those after it."""
+    world = World(SimulatedDisk(), 7)
+    world.open()
+    for _ in range(80):
+        world.write(12, 0.0)
+    gone = tuple(world.written)
+    world.written = []
+    world.journal.write(world.next, [record_at(world.next)], gone)
+    world.promises.batches.append((world.next, world.next, gone))
+    world.next += 1
+    world.sync()
+    for _ in range(2):
+        world.journal.save(world.next, index_at(world.next))
+        world.promises.saved.append((len(world.disk.calls), world.next))
+    begin = len(world.disk.calls)
+    world.journal.collect(world.next)
+    crashes = Crashes(world.disk)
+    while crashes.at < len(crashes.calls):
+        crashes.step()
+        if crashes.at > begin:
+            for seed in range(20):
+                check(crashes.torn(seed), world.promises, crashes.at, again=False)
+    assert [call.name for call in crashes.calls[begin:]].count("remove") >= 3

@@ -7,7 +7,8 @@ import pytest
 
 from penstock.model.errors import StoreError, StoreFailed, StoreFull
 from penstock.model.records import Kind
-from tests.crash.journal_world import SEGMENT_BYTES, World, check, record_at
+from penstock.store.journal import Journal
+from tests.crash.journal_world import SEGMENT_BYTES, World, check, new_journal, record_at
 from tests.crash.simulated_disk import Fault, SimulatedDisk
 
 OPERATIONS = 200
@@ -169,3 +170,43 @@ def test_a_batch_for_which_there_is_no_segment_is_refused_and_not_written() -> N
     world.journal.write(1, [message(1)], [])
     world.journal.sync()
     assert world.journal.recall([1]) == [message(1)]
+
+
+@pytest.mark.parametrize("step", ["create", "write"])
+def test_a_disk_that_fills_up_while_compacting_costs_nothing(step: str) -> None:
+    """When there is no room even without the ballast, the collection is given up, says so, and can be tried again."""
+    world = World(SimulatedDisk(), 1)
+    world.open()
+    for position in range(1, 300):
+        world.journal.write(position, [message(position)], [])
+    live = list(range(1, 300, 30))
+    world.journal.write(300, [(int(Kind.CLIENT), 0, 1.0, 0, 7, 0, None, b"")], sorted({*range(1, 300)} - {*live}))
+    world.journal.sync()
+    for _ in range(2):
+        world.journal.save(300, b"")
+    disk = world.disk
+    if step == "create":
+        disk.fault = Fault(disk.count + 1, errno.ENOSPC, permanent=True)
+        with pytest.raises((StoreFull, StoreFailed)):
+            world.journal.collect(300)
+        disk.fault = None
+        check_live(new_journal(SimulatedDisk(disk.contents())), live)
+        return
+    spares = [path for path in disk.files if path.endswith(".tmp")]
+    assert len(spares) == 3
+    disk.capacity = disk.used() - SEGMENT_BYTES // 2 + 600
+    with pytest.raises(StoreFull):
+        world.journal.collect(300)
+    assert not world.journal.has_room()
+    assert [path for path in disk.files if "packed" in path] == []
+    disk.capacity = None
+    assert world.journal.make_room()
+    assert world.journal.collect(300) > SEGMENT_BYTES
+    assert world.journal.recall(live) == [message(one) for one in live]
+
+
+def check_live(journal: Journal, live: list[int]) -> None:
+    """Check that a journal opens and still has these messages."""
+    list(journal.open().batches)
+    journal.adopt([live])
+    assert journal.recall(live) == [message(one) for one in live]

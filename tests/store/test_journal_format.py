@@ -142,6 +142,7 @@ def test_any_records_come_back_equal(first: int, records: list[Record]) -> None:
     assert header is not None
     columns = layout.Columns(header, data, 0)
     assert list(columns.positions()) == list(range(first, first + len(records)))
+    assert [columns.row(index) for index in range(len(records))] == records
     assert columns.each("subjects") == [one[3] for one in records]
     assert columns.each("body_lengths") == [len(one[7]) for one in records]
 

@@ -314,6 +314,24 @@ class Columns:
         )
         return list(zip(*fixed, attributes, self._cut("body_lengths", self.bodies), strict=False))
 
+    def row(self, index: int) -> Record:
+        """Return one record, without decoding the others."""
+        values = [
+            column[index] if isinstance(column, memoryview) else column
+            for column in map(
+                self._columns.__getitem__, ("kinds", "cursors", "times", "subjects", "clients", "numbers")
+            )
+        ]
+        attributes = _attributes(self._slice("attribute_lengths", self.attributes, index)) if self.attributes else None
+        return (*values, attributes, self._slice("body_lengths", self.bodies, index))  # type: ignore[return-value]
+
+    def _slice(self, lengths: str, joined: memoryview, index: int) -> bytes:
+        length = self._columns[lengths]
+        if isinstance(length, memoryview):
+            start = sum(length[:index])
+            return bytes(joined[start : start + length[index]])
+        return bytes(joined[int(length) * index : int(length) * (index + 1)])
+
     def sizes(self) -> list[int]:
         """Return the bytes of attributes and body of each record."""
         return [a + b for a, b in zip(self.each("attribute_lengths"), self.each("body_lengths"), strict=True)]

@@ -3,23 +3,53 @@
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from penstock.model.errors import NoObject, StoreFailed
 from penstock.model.records import Record
+from penstock.store.journal.format import Columns
 from penstock.store.journal.segments import Place, Segment
 
-#: Decoded batches that are kept, by their bytes on disk; in memory they take about three times as much.
+#: Batches that are kept, by their bytes on disk; decoded they take about three times as much more.
 CACHE_BYTES_MAX = 4 << 20
 
 
-class Rows(NamedTuple):
-    """A decoded batch: the record at position p is `records[p - first]`, or stands where `places` says."""
+#: A batch is decoded as a whole when more than one in so many of its records were wanted.
+WHOLE_SHARE = 8
 
-    first: int
-    last: int
-    records: list[Record]
-    places: dict[int, int] | None
+
+class Part:
+    """A batch that was read. Its records are decoded one by one while few are wanted, and then all at once."""
+
+    __slots__ = ("_columns", "_places", "_records", "_wanted", "first", "last")
+
+    def __init__(self, columns: Columns) -> None:
+        positions = columns.positions()
+        self.first = positions[0]
+        self.last = positions[-1]
+        self._columns = columns
+        #: Where a position stands, unless they count up by one from the first.
+        self._places = None if isinstance(positions, range) else {at: index for index, at in enumerate(positions)}
+        self._records: list[Record] | None = None
+        self._wanted = 0
+
+    def take(self, sequences: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, all of which are between first and last."""
+        places: list[int]
+        if self._places is None:
+            first = self.first
+            places = [sequence - first for sequence in sequences]
+        else:
+            try:
+                places = [self._places[sequence] for sequence in sequences]
+            except KeyError as missing:
+                raise _not_kept(missing.args[0]) from None
+        self._wanted += len(places)
+        if self._records is None:
+            if self._wanted * WHOLE_SHARE < self._columns.count:
+                return [self._columns.row(place) for place in places]
+            self._records = self._columns.rows()
+        records = self._records
+        return [records[place] for place in places]
 
 
 class Recaller:
@@ -30,7 +60,7 @@ class Recaller:
         self._find = find
         self._done = done
         self._lock = threading.Lock()
-        self._cache: dict[tuple[Segment, int, int], tuple[list[Rows], int]] = {}
+        self._cache: dict[tuple[Segment, int, int], tuple[list[Part], int]] = {}
         self._cached_bytes = 0
 
     def recall(self, sequences: Sequence[int]) -> list[Record]:
@@ -42,45 +72,42 @@ class Recaller:
 
     def _recall(self, sequences: Sequence[int]) -> list[Record]:
         found: list[Record] = []
-        rows = Rows(1, 0, [], None)
-        first, last, records, places = rows
-        for sequence in sequences:
-            if not first <= sequence <= last:
-                first, last, records, places = self._rows(sequence)
-            if places is None:
-                found.append(records[sequence - first])
-            else:
-                place = places.get(sequence)
-                if place is None:
-                    raise _not_kept(sequence)
-                found.append(records[place])
+        begin, count = 0, len(sequences)
+        while begin < count:
+            part = self._part(sequences[begin])
+            first, last = part.first, part.last
+            end = begin + 1
+            while end < count and first <= sequences[end] <= last:
+                end += 1
+            found += part.take(sequences[begin:end])
+            begin = end
         return found
 
-    def _rows(self, sequence: int) -> Rows:
+    def _part(self, sequence: int) -> Part:
         place = self._find(sequence)
         if place is None:
             raise _not_kept(sequence)
         try:
-            batches = self._batches(place)
+            parts = self._batches(place)
         finally:
             self._done(place.segment)
-        index = bisect_right(batches, sequence, key=_first) - 1
-        if index < 0 or sequence > batches[index].last:
+        index = bisect_right(parts, sequence, key=_first) - 1
+        if index < 0 or sequence > parts[index].last:
             raise _not_kept(sequence)
-        return batches[index]
+        return parts[index]
 
-    def _batches(self, place: Place) -> list[Rows]:
+    def _batches(self, place: Place) -> list[Part]:
         key = (place.segment, place.start, place.end)
         with self._lock:
             cached = self._cache.pop(key, None)
             if cached is not None:
                 self._cache[key] = cached  # The longest unused stands first.
                 return cached[0]
-        batches = decode(place)
+        batches = read(place)
         self._keep(key, batches, place.end - place.start)
         return batches
 
-    def _keep(self, key: tuple[Segment, int, int], batches: list[Rows], size: int) -> None:
+    def _keep(self, key: tuple[Segment, int, int], batches: list[Part], size: int) -> None:
         with self._lock:
             if key in self._cache:
                 return
@@ -97,19 +124,13 @@ class Recaller:
                 self._cached_bytes -= self._cache.pop(key)[1]
 
 
-def decode(place: Place) -> list[Rows]:
-    """Read and decode a stretch of a segment."""
-    batches: list[Rows] = []
-    for found in place.segment.batches(place.file, place.start, place.end):
-        columns = found.columns()
-        positions = columns.positions()
-        places = None if isinstance(positions, range) else {at: index for index, at in enumerate(positions)}
-        batches.append(Rows(positions[0], positions[-1], columns.rows(), places))
-    return batches
+def read(place: Place) -> list[Part]:
+    """Read and check a stretch of a segment."""
+    return [Part(found.columns()) for found in place.segment.batches(place.file, place.start, place.end)]
 
 
-def _first(rows: Rows) -> int:
-    return rows.first
+def _first(part: Part) -> int:
+    return part.first
 
 
 def _not_kept(sequence: int) -> NoObject:
