@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from penstock.model.records import Kind, Record
@@ -46,8 +47,8 @@ def measure_format(records: int, size: int) -> list[Row]:
             data = encoded(batch)
             what = f"{count} {name}, {size} B"
             rows += [
-                ("encode", best(lambda batch=batch: encoded(batch), 2000) / count, "µs/record", what),
-                ("decode", best(lambda data=data: decoded(data), 2000) / count, "µs/record", what),
+                ("encode", best(partial(encoded, batch), 2000) / count, "µs/record", what),
+                ("decode", best(partial(decoded, data), 2000) / count, "µs/record", what),
             ]
     return rows
 
