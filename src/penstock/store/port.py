@@ -9,7 +9,8 @@ What every store promises:
 1. After `sync` returns, all that was written before survives a crash of the process and of the machine.
 2. A batch is whole or absent after a crash; batches survive in order, without holes.
 3. `open` gives back the newest index that was saved, and every record at or after its position.
-4. A published record can be recalled until its sequence was named in `gone`.
+4. A published record can be recalled until its sequence was named in `gone`, and longer: whoever starts from the newest
+   index after a crash can recall what was not gone as of that index, whatever went afterwards.
 5. The first write or sync that fails raises `StoreFailed`, and so does every later one: nothing is tried again.
 """
 

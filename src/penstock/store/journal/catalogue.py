@@ -2,7 +2,9 @@
 
 import sys
 import threading
+from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.store.journal.faults import missing
@@ -22,6 +24,8 @@ class Catalogue:
         self.segments: list[Segment] = []
         self.files = OpenFiles(file_system)
         self.live = LiveSet()
+        #: Messages that went, with the position of the last record then: an index from before still names them.
+        self._leaving: deque[tuple[int, array[int]]] = deque()
         #: Whether it is known what is live; before that, nothing may be collected.
         self.adopted = False
 
@@ -35,6 +39,17 @@ class Catalogue:
                     raise missing(self.directory, sequences[0])
                 self.live.add(sequences)
             self.adopted = True
+
+    def leave(self, last: int, gone: Sequence[int]) -> None:
+        """Take note of messages that no cursor needs any longer, now that `last` is durable."""
+        with self.lock:
+            self._leaving.append((last, array("Q", gone)))
+
+    def retire(self, position: int) -> None:
+        """Let go of the messages that went before `position`, as of which there is an index that does not name them."""
+        with self.lock:
+            while self._leaving and self._leaving[0][0] < position:
+                self.live.discard(self._leaving.popleft()[1])
 
     def find(self, position: int) -> Place | None:
         """Return where a position may stand, with its file pinned; None when it is in no segment."""

@@ -209,8 +209,10 @@ class Journal(Store):
             self._check()
             if not self._catalogue.adopted:
                 return 0
+            safe = self._indexes.safe_position()
+            self._catalogue.retire(safe)
             compactor = Compactor(self._file_system, self._catalogue, self._spares, self._recaller.forget, self._salts)
-            self._make_room_for(lambda: compactor.run(min(floor, self._indexes.safe_position())))
+            self._make_room_for(lambda: compactor.run(min(floor, safe)))
             return compactor.freed
 
     def _make_room_for(self, work: Callable[[], None]) -> None:

@@ -101,8 +101,7 @@ class Writer:
         if self._gone:
             # Only now: a crash before would bring these messages back, and collect might have removed them already.
             gone, self._gone = self._gone, []
-            with self._catalogue.lock:
-                self._catalogue.live.discard(gone)
+            self._catalogue.leave(self.last, gone)
 
     def seal(self) -> None:
         """Leave evidence that all before was synced; it costs a write and no sync, and the next batch overwrites it."""
