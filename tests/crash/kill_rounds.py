@@ -112,6 +112,8 @@ class Check:
 
     def _publishing(self, event: Event) -> None:
         self.publishing.setdefault(event["body"], event)
+        if event["body"].endswith("-a"):
+            self.publishing.setdefault(event["body"][:-1] + "b", event)
 
     def _published(self, event: Event) -> None:
         self.confirmed[event["body"]] = event
