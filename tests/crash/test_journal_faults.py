@@ -183,7 +183,7 @@ def test_a_disk_that_fills_up_while_compacting_costs_nothing(step: str) -> None:
     world.journal.write(300, [(int(Kind.CLIENT), 0, 1.0, 0, 7, 0, None, b"")], sorted({*range(1, 300)} - {*live}))
     world.journal.sync()
     for _ in range(2):
-        world.journal.save(300, b"")
+        world.journal.save(301, b"")
     disk = world.disk
     if step == "create":
         disk.fault = Fault(disk.count + 1, errno.ENOSPC, permanent=True)

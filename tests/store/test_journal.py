@@ -238,8 +238,8 @@ def test_stretches_follow_each_other_without_a_hole(tmp_path: Path) -> None:
         position, [(int(Kind.CLIENT), 0, 9.0, 0, 1, 0, None, b"")], [one for one in range(1, 2001) if one % 500]
     )
     journal.sync()
-    journal.save(position, b"")
-    journal.save(position, b"")
+    journal.save(position + 1, b"")
+    journal.save(position + 1, b"")
     assert journal.collect(position) > 0
     stretches = journal.stretches()
     assert all(after.first == before.last + 1 for before, after in pairwise(stretches))

@@ -33,6 +33,7 @@ class Catalogue:
         """Learn which messages are still needed; `strict` refuses those whose segment is missing."""
         with self.lock:
             self.live.clear()
+            self._leaving.clear()
             first = self.segments[0].base if self.segments else sys.maxsize
             for sequences in live:
                 if strict and len(sequences) and sequences[0] < first:
