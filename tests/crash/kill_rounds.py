@@ -71,6 +71,7 @@ class Check:
 
     def __init__(self, last_round: int) -> None:
         self.last_round = last_round
+        self.round = 0
         self.counts: dict[str, int] = defaultdict(int)
         #: Body of each sequence, whoever saw it.
         self.bodies: dict[int, str] = {}
@@ -93,6 +94,9 @@ class Check:
     def apply(self, event: Event) -> None:
         """Take note of one line."""
         self.counts[event["event"]] += 1
+        if event["round"] != self.round:
+            self.round = event["round"]
+            self.held.clear()
         getattr(self, "_" + event["event"])(event)
 
     def finish(self) -> None:
@@ -108,7 +112,7 @@ class Check:
             assert other in self.ending, f"half of a transaction is lost: {other}"
 
     def _ready(self, event: Event) -> None:
-        self.held.clear()
+        pass
 
     def _publishing(self, event: Event) -> None:
         self.publishing.setdefault(event["body"], event)
