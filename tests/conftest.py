@@ -4,6 +4,11 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine is, and how busy, decides nothing; what fails prints how to fail again.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("penstock")
 
 
 def require(condition: object, reason: str) -> None:
