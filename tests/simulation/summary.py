@@ -1,0 +1,100 @@
+"""What of an engine has to survive a restart, as plain dicts that can be compared."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engine.cursor import Cursor
+from penstock.engine.engine import Engine
+from penstock.engine.queue import Queue
+from penstock.engine.topic import Topic
+
+
+@dataclass
+class Summary:
+    """The state of an engine at a time."""
+
+    now: float
+    state: dict[str, Any]
+
+
+def summary_of(engine: Engine, now: float) -> Summary:
+    """Return the state of an engine; what was due by `now` counts as waiting, whether the sweeper came or not."""
+    dues = {(cursor.number, sequence): time for (cursor, sequence), time in engine.agenda.delays.items()}
+    expiries = {(cursor.number, sequence): time for (cursor, sequence), time in engine.agenda.expiries.items()}
+    queues = {
+        queue.number: {
+            "key": str(queue.key),
+            "settings": queue.settings,
+            "bytes": queue.bytes,
+            "keys": dict(queue.keys),
+            "dedup": _dedup(queue, now),
+            "totals": queue.totals.as_dict(),
+            "messages": _messages(queue, dues, expiries, now),
+            "assigned": _assigned(queue),
+        }
+        for queue in engine.channels.queues.values()
+    }
+    topics = {
+        topic.number: {
+            "name": topic.name,
+            "settings": topic.settings,
+            "dedup": _dedup(topic, now),
+            "subscribers": {
+                one.number: {
+                    "name": one.durable,
+                    "pattern": one.pattern,
+                    "bytes": one.bytes,
+                    "messages": _messages(one, dues, expiries, now),
+                    "assigned": _assigned(one),
+                }
+                for one in topic.subscribers.values()
+            },
+        }
+        for topic in engine.channels.topics.values()
+    }
+    patterns = sorted(name for name, one in engine.subscriptions.durables.items() if one.number)
+    clients = {client.number: (client.id, client.returns, client.resume_timeout) for client in engine.clients}
+    return Summary(now, {"queues": queues, "topics": topics, "patterns": patterns, "clients": clients})
+
+
+def _dedup(channel: Queue | Topic, now: float) -> dict[str, int]:
+    """Return what is within the window; by the latest time that anything tells of, for clocks may have gone back."""
+    items = list(channel.dedup.items())
+    oldest = max([now, *(time for _, _, time in items)]) - channel.settings.dedup_window
+    return {name: sequence for name, sequence, time in items if time > oldest}
+
+
+def _messages(
+    cursor: Cursor, dues: dict[tuple[int, int], float], expiries: dict[tuple[int, int], float], now: float
+) -> dict[int, tuple[Any, ...]]:
+    """Return what waits by sequence: attempt, mark, place, id, and when it is due and expires if that is to come."""
+    found: dict[int, tuple[Any, ...]] = {}
+    for _, sequences in cursor.ready.fresh():
+        for sequence in sequences:
+            found[sequence] = (1, False, sequence, 0)
+    for sequence in cursor.delayed:
+        found[sequence] = (1, False, sequence, 0)
+    for sequence, message in cursor.returned.items():
+        found[sequence] = (message.attempt, message.redelivered, message.place, message.id)
+    for sequence, entry in found.items():
+        key = cursor.number, sequence
+        due = dues.get(key, 0.0)
+        found[sequence] = (*entry, due if due > now else 0.0, expiries.get(key))
+    return found
+
+
+def _assigned(cursor: Cursor) -> dict[int, tuple[Any, ...]]:
+    """Return what is assigned by sequence: to whom, attempt, mark, place, id."""
+    return {
+        sequence: (one.client.number, one.attempt, one.redelivered, one.place, one.id)
+        for sequence, one in cursor.assigned.items()
+    }
+
+
+def difference(first: Any, second: Any, path: str = "") -> str:
+    """Tell where two summaries differ first."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in sorted({*first, *second}, key=str):
+            if first.get(key, "nothing") != second.get(key, "nothing"):
+                return difference(first.get(key, "nothing"), second.get(key, "nothing"), f"{path}/{key}")
+    return f"{path}: expected {first}, found {second}"
