@@ -249,7 +249,7 @@ class World:
                 (Outcome.FINISH,) * 6 + (Outcome.FAIL, Outcome.FAIL, Outcome.RELEASE, Outcome.REJECT)
             )
             settle(message, outcome, "drawn", self.now())
-            if outcome is Outcome.FINISH:
+            if outcome is Outcome.FINISH or (outcome is Outcome.REJECT and message.cursor.name.startswith("DLQ.")):
                 self.was_ended(message)
 
     def settle_late(self) -> None:
