@@ -7,7 +7,7 @@ that are still needed at the end are recalled together.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.engine.cursor import Cursor
+from penstock.engine.cursor import REDRIVEN, Cursor
 from penstock.engine.engine import Engine
 from penstock.engine.groups import SleepingGroups
 from penstock.engine.queue import Queue
@@ -51,6 +51,8 @@ class Replay:
         effects.gone.clear()
         effects.notices.clear()
         effects.reserve(now)
+        for topic in engine.channels.topics.values():
+            topic.retain(now)
         for queue in engine.channels.queues.values():
             queue.wake_groups()
         engine.subscriptions.start(now)
@@ -78,6 +80,7 @@ class Replay:
             cursor.leaves_order(message)
         cursor.assigned[record[3]] = message
         client.held[message] = None
+        cursor.notify(record[3], Stage.ASSIGN)
 
     def fail(self, record: Record) -> None:
         """Apply a counted failure."""
@@ -106,7 +109,8 @@ class Replay:
         """Apply an end without success."""
         totals = self._end(record).totals
         totals.dropped += 1
-        totals.dead_lettered += Attribute.MOVED in (record[6] or {})
+        attributes = record[6] or {}
+        totals.dead_lettered += Attribute.MOVED in attributes and attributes[Attribute.REASON] != REDRIVEN
 
     def popped(self, record: Record) -> None:
         """Apply an assignment that settled."""
@@ -141,8 +145,7 @@ class Replay:
         if isinstance(channel, Queue):
             channel.configure(QueueSettings(**settings))
         else:
-            channel.settings = TopicSettings(**settings)
-            channel.retain(record[2])
+            channel.configure(TopicSettings(**settings), record[2])
 
     def delete(self, record: Record) -> None:
         """Apply a deletion."""
@@ -157,7 +160,10 @@ class Replay:
 
     def purge(self, record: Record) -> None:
         """Apply a purge."""
-        self._numbers[record[1]].purge()
+        channel: Queue = self._numbers[record[1]]
+        for message in channel.assigned.values():
+            self._fill(message)  # what stays is measured
+        channel.purge()
 
     def subscriber(self, record: Record) -> None:
         """Apply the making of a subscriber."""
@@ -169,7 +175,7 @@ class Replay:
             subscriptions.restore_pattern(record[1], pattern, attributes[Attribute.NAME])
             return
         topic: Topic = self._numbers[record[5]]
-        self._numbers[record[1]] = subscriptions.restore(record[1], topic, durable, pattern, record[3])
+        self._numbers[record[1]] = subscriptions.restore(record[1], topic, durable, pattern, record[3], record[2])
 
     def unsubscriber(self, record: Record) -> None:
         """Apply the removal of a subscriber."""
