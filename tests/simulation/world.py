@@ -20,7 +20,7 @@ from penstock.model.publication import Publication
 from penstock.model.records import Attribute
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.simulation.driver import Driver, ManualTime, found_before_start
-from tests.simulation.summary import difference
+from tests.simulation.summary import difference, summary_of
 
 QUEUES = [
     QueueKey("plain", frozenset()),
@@ -467,7 +467,7 @@ class World:
         for key in QUEUES:
             engine.alter(key, self.now(), {"paused": False})
         found: dict[bytes, int] = {}
-        for _ in range(3):
+        for _ in range(20):  # clocks may have gone back for hours
             self.time.pass_by(4000.0)
             self.driver.sweep()
             for queue in list(engine.channels.queues.values()):
@@ -480,13 +480,17 @@ class World:
         twice = [body for body, count in found.items() if count > 1 and body in of_queues]
         if twice:
             raise Broken(f"stored twice: {twice}")
+        left = {
+            str(queue): summary_of(engine, 0.0).state["queues"][queue.number]["messages"]
+            for queue in engine.channels.queues.values()
+            if queue.length
+        }
+        if left:
+            raise Broken(f"messages are left that nobody gets: {left}")
         bodies = {body for _, body in self.ended.values()}
         for sequence, (body, commit) in self.published.items():
             if sequence not in self.excused and body not in bodies:
                 raise Broken(f"the message {sequence} {body!r} of commit {commit} is lost")
-        left = {str(queue): queue.length for queue in engine.channels.queues.values() if queue.length}
-        if left:
-            raise Broken(f"messages are left that nobody gets: {left}")
 
     def body(self) -> bytes:
         """Return a body that no other message has."""
