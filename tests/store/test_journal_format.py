@@ -4,7 +4,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.records import Record
@@ -132,6 +132,7 @@ record = st.tuples(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(st.integers(1, 2**63), st.lists(record, min_size=1, max_size=12))
 def test_any_records_come_back_equal(first: int, records: list[Record]) -> None:
     """Whatever the values, decoding gives what was encoded, and columns agree with rows."""
