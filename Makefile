@@ -44,7 +44,7 @@ format: .venv/ready-to-test  ## format, and repair what can be repaired by itsel
 	@$(BIN)/ruff format
 
 bench: .venv/ready-to-test  ## measure how many messages a second this machine passes through an embedded broker
-	@$(BIN)/python -m penstock.demo --measure $(ARGS)
+	@$(BIN)/python bench/embedded.py $(ARGS)
 
 build: .venv/ready-to-test  ## build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist

@@ -69,7 +69,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_the_installed_copy_passes_its_tests(python: Path, tmp_path: Path) -> None:
     """The tests see the copy, since neither src nor the repository is anywhere near."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for directory in ["tests", "docs"]:  # some tests hold the documents to what the code does
+        shutil.copytree(ROOT / directory, tmp_path / directory, ignore=shutil.ignore_patterns("__pycache__"))
     chosen = [path for name in INSTALLED if (path := tmp_path / "tests" / name).exists()]
 
     where = run(python, "-c", "import penstock; print(penstock.__file__)", cwd=tmp_path).strip()
