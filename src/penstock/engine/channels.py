@@ -14,6 +14,7 @@ from penstock.model.message import State
 from penstock.model.names import NO_TAGS, QueueKey
 from penstock.model.records import Attribute, Kind
 from penstock.model.settings import QueueSettings, TopicSettings
+from penstock.model.stages import Stage
 
 
 class Channels:
@@ -24,6 +25,7 @@ class Channels:
         "_effects",
         "_limits",
         "_next_number",
+        "_turn",
         "_waiting",
         "auto_create",
         "bury",
@@ -44,6 +46,8 @@ class Channels:
         self.topics: dict[str, Topic] = {}
         #: Consumers by the name of the queues that they take from, for those that are yet to come.
         self._waiting: dict[str, dict[Consumer, Selection]] = {}
+        #: Counts those who fetched from several queues in turn.
+        self._turn = 0
         self.on_new_topic: Callable[[Topic, float], None] | None = None
         self._next_number = 1
 
@@ -79,7 +83,7 @@ class Channels:
                 raise ObjectAlreadyExists(f"the queue {key} exists already", key="queue")
             return queue
         self._check_dead_letter(key.name, chosen)
-        self._check_count()
+        self.check_count(1)
         return self.make_queue(key, now, chosen)
 
     def make_queue(self, key: QueueKey, now: float, settings: QueueSettings | None = None) -> Queue:
@@ -144,7 +148,15 @@ class Channels:
         queues = self.by_name.get(selection.name)
         if queues is None:
             return []
-        return [queue for queue in queues if selection.fits(queue.tags)]
+        chosen = [queue for queue in queues if selection.fits(queue.tags)]
+        if selection.takes_turns:
+            chosen.sort(key=lambda queue: queue.turn)
+        return chosen
+
+    def served(self, queue: Queue) -> None:
+        """Let the others go first when queues take turns the next time."""
+        self._turn += 1
+        queue.turn = self._turn
 
     def enlist(self, consumer: Consumer, selection: Selection) -> None:
         """Let a consumer take from the queues that a selection means, now and when new ones come."""
@@ -186,7 +198,7 @@ class Channels:
             if exclusive:
                 raise ObjectAlreadyExists(f"the topic {name} exists already", key="topic")
             return topic
-        self._check_count()
+        self.check_count(1)
         topic = self.add_topic(self.new_number(), name, chosen)
         attributes = {
             int(Attribute.TYPE): "topic",
@@ -208,8 +220,7 @@ class Channels:
         """Change settings of a topic."""
         settings = topic.settings.changed(changes)
         if settings != topic.settings:
-            topic.settings = settings
-            topic.retain(now)
+            topic.configure(settings, now)
             for subscriber in topic.subscribers.values():
                 self._effects.dirty[subscriber] = None
             self._note_settings(topic.number, now, settings)
@@ -230,14 +241,15 @@ class Channels:
     def _note_settings(self, number: int, now: float, settings: QueueSettings | TopicSettings) -> None:
         self._effects.note(Kind.ALTER, now, cursor=number, attributes={int(Attribute.SETTINGS): settings.as_dict()})
 
-    def _check_count(self) -> None:
+    def check_count(self, more: int) -> None:
+        """Raise if so many more queues and topics would be too many."""
         count = len(self.queues) + len(self.topics)
-        if count >= self._limits.channels_max:
+        if count + more > self._limits.channels_max:
             raise TooLarge(
                 f"there are {count} queues and topics already; at most {self._limits.channels_max} are allowed "
                 "(channels_max)",
                 key="queue",
-                size=count + 1,
+                size=count + more,
                 limit=self._limits.channels_max,
             )
 
@@ -250,6 +262,8 @@ def forget_assigned(cursor: Cursor) -> None:
     """Take what is assigned from its holders: the cursor is going."""
     for sequence, message in cursor.assigned.items():
         message.state = State.SETTLED
+        if message.record[6] is not None:
+            cursor.unassigned(message)
         message.client.held.pop(message, None)
         if message.lease is not None:
             message.lease.pop(message, None)
@@ -261,6 +275,7 @@ def forget_assigned(cursor: Cursor) -> None:
                 cursor.effects.hungry[consumer] = None
         if cursor.is_queue:
             cursor.effects.gone.append(sequence)
+            cursor.notify(sequence, Stage.DROP)
     cursor.assigned.clear()
 
 

@@ -84,8 +84,9 @@ class Clients:
 
     def resume(self, client: Client, now: float) -> list[Notice]:
         """Connect a client again; returns the notices that it missed. One that was still connected is told."""
-        if client.connected and client.on_close is not None:
-            client.on_close()
+        if client.connected:
+            if client.on_close is not None:
+                client.on_close()
             self._close_consumers(client, now)
         self._absent.discard(client)
         client.connected = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.effects import Effects
 from penstock.engine.ready import Entry, ReadyOrder, Recall
 from penstock.engine.schedule import Leases, Schedule
+from penstock.engine.totals import Totals
 from penstock.model.errors import NoObject, NotAssigned
 from penstock.model.message import Message, State
 from penstock.model.publication import size_of
@@ -28,6 +29,7 @@ _WAITING, _ASSIGNED, _SETTLED, _LAPSED = State.WAITING, State.ASSIGNED, State.SE
 EXPIRED = "expired"
 LEASE_EXPIRED = "lease expired"
 DISCONNECTED = "disconnected"
+REDRIVEN = "redriven"
 
 
 class Agenda:
@@ -42,20 +44,6 @@ class Agenda:
         #: (cursor, sequence) by the time at which it may be handed out, or is too old.
         self.delays: Schedule[tuple[Cursor, int]] = Schedule()
         self.expiries: Schedule[tuple[Cursor, int]] = Schedule()
-
-
-class Totals:
-    """Counts of what ever happened at a cursor, by stage."""
-
-    __slots__ = ("assigned", "dead_lettered", "dropped", "finished", "published", "released", "retried")
-
-    def __init__(self) -> None:
-        self.published = self.assigned = self.finished = self.retried = 0
-        self.released = self.dropped = self.dead_lettered = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the counts by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Cursor(ABC):
@@ -173,13 +161,17 @@ class Cursor(ABC):
                 return None
             record = entry.record if isinstance(entry, Message) else entry
             attributes = record[6]
-            if attributes is not None and _EXPIRES_AT in attributes:
-                self.agenda.expiries.discard((self, record[3]))
-                if attributes[_EXPIRES_AT] <= now:
-                    self.returned.pop(record[3], None)
-                    self.give_up(entry, now, EXPIRED)
-                    continue
+            if attributes is not None and _EXPIRES_AT in attributes and attributes[_EXPIRES_AT] <= now:
+                self.out_of_order(entry)
+                self.give_up(entry, now, EXPIRED)
+                continue
             return entry
+
+    def out_of_order(self, entry: Entry) -> None:
+        """Take note that what was just taken out of the order ends without being assigned."""
+        if isinstance(entry, Message):
+            self.returned.pop(entry.record[3], None)
+            entry.state = _SETTLED
 
     def assign(
         self,
@@ -239,6 +231,8 @@ class Cursor(ABC):
 
     def _settle_at_once(self, message: Message, now: float) -> Message:
         record = message.record
+        if record[6] is not None:
+            self.unassigned(message)
         size = size_of(record)
         number = message.attempt | size << 32
         self.effects.records.append((_POP, self.number, now, record[3], message.client.number, number, None, b""))
@@ -251,7 +245,9 @@ class Cursor(ABC):
 
     def leaves_order(self, message: Message) -> None:
         """Take note that a message with attributes is now assigned."""
-        if message.record[6] is not None and _EXPIRES_AT in message.record[6]:
+        attributes = message.record[6]
+        assert attributes is not None  # noqa: S101  # asked by the caller
+        if _EXPIRES_AT in attributes:
             self.agenda.expiries.discard((self, message.record[3]))
 
     # Outcomes.
@@ -403,10 +399,7 @@ class Cursor(ABC):
     def holds(self, sequence: int) -> bool:
         """Tell whether a message is unsettled here."""
         return (
-            sequence in self.assigned
-            or sequence in self.returned
-            or sequence in self.delayed
-            or self.ready.find(sequence) is not None
+            sequence in self.assigned or sequence in self.returned or sequence in self.delayed or sequence in self.ready
         )
 
     def _unassign(self, message: Message) -> None:
@@ -457,7 +450,6 @@ class Cursor(ABC):
             attributes={int(Attribute.LATE): True},
         )
         message.state = _SETTLED
-        self.leaves_order(again)
         self.totals.finished += 1
         self.free_ids.append(message.id)
         self.ended(sequence, message.record, size, now)
@@ -470,7 +462,7 @@ class Cursor(ABC):
         attributes: dict[int, object] = {int(Attribute.REASON): reason}
         if moved is not None:
             attributes[int(Attribute.MOVED)] = moved
-            self.totals.dead_lettered += 1
+            self.totals.dead_lettered += reason != REDRIVEN  # these go back to life
         size = size_of(record)
         self.effects.note(
             Kind.DROP,

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.engine.channels import Channels
+from penstock.engine.cursor import REDRIVEN
 from penstock.engine.queue import Queue
 from penstock.engine.topic import Subscriber
-from penstock.model.errors import QueueFull
+from penstock.model.errors import NoObject, QueueFull, TooLarge
 from penstock.model.message import Message
 from penstock.model.names import NO_TAGS, TOPIC_DEAD_LETTER_PREFIX, QueueKey
 from penstock.model.publication import size_of
@@ -20,7 +21,6 @@ ORIGINAL_QUEUE, ORIGINAL_TAGS = "original-queue", "original-tags"
 ORIGINAL_TOPIC, ORIGINAL_SUBSCRIBER = "original-topic", "original-subscriber"
 DEATH_REASON, DEATH_COUNT = "death-reason", "death-count"
 FIRST_DEATH_AT, LAST_DEATH_AT = "first-death-at", "last-death-at"
-REDRIVEN = "redriven"
 
 
 class DeadLetters:
@@ -62,8 +62,10 @@ class DeadLetters:
         """Publish dead letters again where they came from, or to `target`.
 
         Returns how many were moved (or would be), and how many were passed over: those not wanted, without a known
-        origin, or for which there is no room.
+        origin, or for which there is no room or no queue any more.
         """
+        if target is not None and not self._channels.auto_create:
+            self._channels.queue(target)
         moved = passed = 0
         chosen: list[tuple[int, QueueKey]] = []
         for entry in queue.ready.entries():
@@ -80,7 +82,7 @@ class DeadLetters:
         for sequence, where in chosen:
             try:
                 moved += self._redrive_one(queue, sequence, where, now)
-            except QueueFull:
+            except (QueueFull, NoObject, TooLarge):
                 passed += 1
         return moved, passed
 
@@ -90,7 +92,7 @@ class DeadLetters:
             return 0
         record = found.record if isinstance(found, Message) else found
         target = self._channels.queue_to_publish(where, now)
-        target.check_room(size_of(record))
+        target.room.check(size_of(record))
         headers = (record[6] or {}).get(_HEADERS)
         attributes = {_HEADERS: headers} if headers else None
         new_sequence = target.publish(record[7], now, 0, record[5], attributes)
@@ -124,4 +126,4 @@ def _origin(record: Record) -> QueueKey | None:
 
 def _count(text: str | None) -> int:
     """Read a count that a client may have written."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else 0

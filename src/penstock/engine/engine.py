@@ -13,6 +13,7 @@ from penstock.engine.consumers import Consumer, Dispatcher
 from penstock.engine.cursor import LEASE_EXPIRED, Agenda
 from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.effects import Effects, Notice
+from penstock.engine.inspection import fields_of, headers_of
 from penstock.engine.queue import Queue
 from penstock.engine.readers import Readers
 from penstock.engine.ready import Recall
@@ -86,8 +87,7 @@ class Engine:
         """Publish to a queue or topic that exists; returns the sequence."""
         channel.publishers.add(client.number)
         sequence = channel.publish(body, now, client.number, priority, attributes)
-        if attributes is not None and Attribute.NOTIFY in attributes:
-            self._announce(sequence, client, attributes)
+        self._announce(sequence, client, attributes)
         return sequence
 
     def publish_fast(
@@ -100,6 +100,7 @@ class Engine:
             if popped is not None:
                 queue.publishers.add(client.number)
                 self.dispatcher.deliver(*popped, now)
+                self._announce(popped[1].sequence, client, attributes, but=Stage.READY)
                 return popped[1].sequence
         return self.publish(key, body, now, client, priority, attributes)
 
@@ -110,9 +111,13 @@ class Engine:
         topic = self.channels.topics.get(name) or self.channels.topic_to_publish(name, now)
         return self.publish_on(topic, body, now, client, priority, attributes)
 
-    def _announce(self, sequence: int, client: Client, attributes: dict[int, Any]) -> None:
+    def _announce(
+        self, sequence: int, client: Client, attributes: dict[int, Any] | None, but: Stage = Stage(0)
+    ) -> None:
         """Tell the publisher that its message is in memory, and later how far it is persisted, if it wants to know."""
-        label, stages = attributes[Attribute.LABEL], Stage(attributes[Attribute.NOTIFY])
+        if attributes is None or Attribute.NOTIFY not in attributes:
+            return
+        label, stages = attributes[Attribute.LABEL], Stage(attributes[Attribute.NOTIFY]) & ~but
         if stages & Stage.READY:
             self.effects.early.append(Notice(client.number, label, Stage.READY, sequence))
         if stages & (Stage.WRITE | Stage.SYNC):
@@ -120,7 +125,11 @@ class Engine:
 
     def transact(self, operations: list[Publish | Settle], client: Client, now: float) -> list[int | None]:
         """Do all of it or raise and do none; returns the sequence of each publish."""
-        return transact(self.channels, self.limits, operations, client.number, now)
+        sequences = transact(self.channels, self.limits, operations, client.number, now)
+        for operation, sequence in zip(operations, sequences, strict=True):
+            if isinstance(operation, Publish) and sequence is not None:
+                self._announce(sequence, client, operation.attributes)
+        return sequences
 
     # Consuming.
 
@@ -150,6 +159,8 @@ class Engine:
         messages: list[Message] = []
         while len(messages) < most and (message := self.dispatcher.take_for(consumer, now)) is not None:
             messages.append(message)
+            if selection.takes_turns:
+                self.channels.served(message.cursor)
         consumer.close(now)
         return messages
 
@@ -203,6 +214,8 @@ class Engine:
             if topic.settings.retain_age is not None:
                 topic.retain(now)
         for channel in self.channels:
+            if channel.publishers:
+                channel.publishers &= self.clients.by_number.keys()
             if len(channel.dedup):
                 channel.dedup.forget(now, channel.settings.dedup_window, _DEDUP_SWEEP)
 
@@ -243,6 +256,4 @@ class Engine:
 
     def selected_by(self, test: Callable[[Mapping[str, str], Mapping[str, Any]], bool]) -> Callable[[Any], bool]:
         """Return a test of records that asks a selector for headers and fields."""
-        from penstock.engine.inspection import fields_of, headers_of  # noqa: PLC0415  # it knows the engine
-
         return lambda record: test(headers_of(record), fields_of(record))

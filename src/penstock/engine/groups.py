@@ -112,15 +112,28 @@ class Groups:
             self._queue.held_back -= 1
         self._step(group)
 
-    def best_for(self, consumer: "Consumer") -> Message | None:
+    def passed(self, message: Message) -> None:
+        """Forget a message that stood in the queue's order and was taken out of it, not to be assigned."""
+        self._group(message).head = None
+
+    def best_for(self, consumer: "Consumer", now: float) -> Message | None:
         """Return the first message held back that may go to a consumer because it has others of the group."""
         best: Message | None = None
         for group, queue in consumer.groups.items():
             if queue is self._queue and not group.broken and not group.retrying:
-                message = group.next()
-                if message is not None and (best is None or _order(message) < _order(best)):
+                message = self._next_unexpired(group, now)
+                if message is None or not consumer.wants(message.record):
+                    continue
+                if best is None or _order(message) < _order(best):
                     best = message
         return best
+
+    def _next_unexpired(self, group: Group, now: float) -> Message | None:
+        message = group.next()
+        while message is not None and message.expires_at <= now:
+            self._queue.expire(message.record[3], now)
+            message = group.next()
+        return message
 
     def take(self, message: Message) -> None:
         """Take the first message held back out of its group, to be assigned."""

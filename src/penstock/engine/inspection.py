@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from penstock.engine.clients import Client
 from penstock.engine.queue import Queue
 from penstock.engine.ready import Entry
 from penstock.engine.topic import Subscriber, Topic
@@ -86,11 +87,10 @@ class Peeked(_Readable):
     state: str
 
 
-def queue_status(queue: Queue, graves: Mapping[Any, Queue], now: float, connected: Mapping[int, Any]) -> QueueStatus:
-    """Return the state of a queue; `graves` are all queues, `connected` the clients that are."""
+def queue_status(queue: Queue, graves: Mapping[Any, Queue], now: float, clients: Mapping[int, Client]) -> QueueStatus:
+    """Return the state of a queue; `graves` are all queues."""
     grave = graves.get((queue.settings.dead_letter, queue.tags)) if queue.settings.dead_letter else None
     oldest = oldest_waiting(queue)
-    queue.publishers &= connected.keys()
     return QueueStatus(
         queue=queue.name,
         tags=sorted(queue.tags),
@@ -99,7 +99,7 @@ def queue_status(queue: Queue, graves: Mapping[Any, Queue], now: float, connecte
         delayed=len(queue.delayed),
         dead_letters=grave.length if grave is not None else 0,
         consumers=len(queue.consumers),
-        publishers=len(queue.publishers),
+        publishers=_connected(queue.publishers, clients),
         bytes=queue.bytes,
         oldest_age_seconds=None if oldest is None else max(0.0, now - oldest),
         totals=queue.totals.as_dict(),
@@ -107,20 +107,24 @@ def queue_status(queue: Queue, graves: Mapping[Any, Queue], now: float, connecte
     )
 
 
-def topic_status(topic: Topic, connected: Mapping[int, Any]) -> TopicStatus:
+def topic_status(topic: Topic, clients: Mapping[int, Client]) -> TopicStatus:
     """Return the state of a topic."""
-    topic.publishers &= connected.keys()
+    kept = topic.kept()
     subscribers = [subscriber_status(subscriber) for subscriber in topic.subscribers.values()]
     return TopicStatus(
         topic=topic.name,
-        publishers=len(topic.publishers),
+        publishers=_connected(topic.publishers, clients),
         subscribers=subscribers,
-        kept=topic.length,
+        kept=len(kept),
         waiting=sum(subscriber.waiting for subscriber in subscribers),
-        bytes=sum(topic.sizes[topic.drained :]),
+        bytes=sum(topic.sizes[index] for index in kept),
         totals=topic.totals.as_dict(),
         settings=topic.settings.as_dict(),
     )
+
+
+def _connected(publishers: set[int], clients: Mapping[int, Client]) -> int:
+    return sum(number in clients and clients[number].connected for number in publishers)
 
 
 def subscriber_status(subscriber: Subscriber) -> SubscriberStatus:
@@ -138,8 +142,13 @@ def subscriber_status(subscriber: Subscriber) -> SubscriberStatus:
 
 def oldest_waiting(queue: Queue) -> float | None:
     """Return when the oldest message that could be handed out was published."""
-    times = [record_of(entry)[2] for entry in queue.ready.oldest_first()]
-    return min(times, default=None)
+    sequences = [sequence for sequence in queue.returned if sequence not in queue.delayed]
+    fresh = queue.ready.oldest_fresh()
+    oldest = min(sequences, default=None)
+    if fresh is not None and (oldest is None or fresh < oldest):
+        record = queue.ready.find(fresh)
+        return None if record is None else record[2]
+    return None if oldest is None else queue.returned[oldest].published_at
 
 
 def peek(queue: Queue, offset: int, limit: int) -> list[Peeked]:

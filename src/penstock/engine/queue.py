@@ -9,7 +9,7 @@ from penstock.engine.dedup import DedupWindow
 from penstock.engine.effects import Notice
 from penstock.engine.groups import Groups
 from penstock.engine.ready import HEAD_RECORDS, Entry
-from penstock.model.errors import QueueFull
+from penstock.engine.room import Room
 from penstock.model.limits import Limits
 from penstock.model.message import Message, State
 from penstock.model.names import QueueKey
@@ -37,7 +37,7 @@ _DEDUP_ID, _PLACE, _REPLACES, _NOTIFY, _LABEL, _CONSUMER = (
     int(Attribute.CONSUMER),
 )
 
-REPLACED, OVERFLOW = "replaced", "overflow"
+REPLACED = "replaced"
 
 #: Buries a record of a queue among its dead letters; returns the sequence that it has there, None if there is no place.
 Bury = Callable[["Queue", Record, float, str], int | None]
@@ -46,7 +46,20 @@ Bury = Callable[["Queue", Record, float, str], int | None]
 class Queue(Cursor):
     """See the module."""
 
-    __slots__ = ("bury", "bytes", "dedup", "groups", "guarded", "keys", "limits", "publishers", "settings", "watched")
+    __slots__ = (
+        "bury",
+        "bytes",
+        "dedup",
+        "groups",
+        "guarded",
+        "keys",
+        "limits",
+        "publishers",
+        "room",
+        "settings",
+        "turn",
+        "watched",
+    )
 
     is_queue = True
     settings: QueueSettings
@@ -66,6 +79,9 @@ class Queue(Cursor):
         self.watched: dict[int, Notice] = {}
         #: Numbers of the connected clients that have published here.
         self.publishers: set[int] = set()
+        #: When it was last served to somebody who fetches from several queues in turn.
+        self.turn = 0
+        self.room = Room(self)
         self.configure(settings)
 
     def __str__(self) -> str:
@@ -106,7 +122,7 @@ class Queue(Cursor):
 
         The caller has seen that it has no key, dedup id, delay or group.
         """
-        if self.waiting or self.settings.paused or self.guarded:
+        if self.waiting or self.settings.paused or self.guarded or self.exclusives:
             return None
         popper = next((consumer for consumer in self.available if consumer.pops), None)
         if popper is None:
@@ -134,13 +150,10 @@ class Queue(Cursor):
             return None
         return self.dedup.find(attributes[_DEDUP_ID], now, self.settings.dedup_window)
 
-    def check_room(self, size: int, *, messages: int = 1, freed: int = 0, freed_bytes: int = 0) -> None:
-        """Raise `QueueFull` if the queue rejects what overflows and would."""
-        if self.settings.overflow == "reject" and self._overflows(size, messages - freed, freed_bytes):
-            raise self._full()
-
     def bury_here(self, body: bytes, now: float, priority: int, attributes: dict[int, Any]) -> int:
         """Accept a dead letter, whatever the limits: it must not be lost."""
+        if self.settings.ttl is not None:
+            attributes[_EXPIRES_AT] = now + self.settings.ttl
         sequence = self.effects.position
         self._add((_PUBLISH, self.number, now, sequence, 0, priority, attributes, body))
         return sequence
@@ -155,12 +168,13 @@ class Queue(Cursor):
             attributes[_EXPIRES_AT] = now + self.settings.ttl
         size = size_of((_PUBLISH, 0, now, 0, 0, 0, attributes, body))
         replaced = self.keys.get(attributes[_KEY]) if _KEY in attributes else None
-        if self.settings.max_length is not None or self.settings.max_bytes is not None:
-            self._make_room(size, now, replaced)
-            if replaced is not None and self.keys.get(attributes[_KEY]) != replaced:
-                replaced = None  # it was the oldest, and has made room
+        is_bounded = self.settings.max_length is not None or self.settings.max_bytes is not None
+        if is_bounded:
+            self.room.check(size, replaced)
         if replaced is not None:
             self._replace(replaced, attributes, now)
+        if is_bounded:
+            self.room.make(size, now)
         sequence = self.effects.position
         self._add((_PUBLISH, self.number, now, sequence, client, priority, attributes or None, body))
         return sequence
@@ -194,6 +208,7 @@ class Queue(Cursor):
             message = Message(record, self)
             message.place = attributes.get(_PLACE, sequence)
             self.returned[sequence] = message
+            self.room.note(sequence)
             self.offer(message)
         else:
             self.ready.push(record, priority)
@@ -201,6 +216,7 @@ class Queue(Cursor):
     def _add_delayed(self, record: Record, attributes: dict[int, Any]) -> None:
         sequence = record[3]
         self.agenda.delays.add(attributes[_DUE], (self, sequence))
+        self.room.note(sequence)
         if _PLACE in attributes:
             message = Message(record, self)
             message.place = attributes[_PLACE]
@@ -218,58 +234,6 @@ class Queue(Cursor):
             attributes[_REPLACES] = sequence
             self.note_drop(entry, now, REPLACED, None)
 
-    def _overflows(self, size: int, messages: int, freed_bytes: int) -> bool:
-        settings = self.settings
-        return (settings.max_length is not None and self.length + messages > settings.max_length) or (
-            settings.max_bytes is not None and self.bytes + size - freed_bytes > settings.max_bytes
-        )
-
-    def _make_room(self, size: int, now: float, replaced: int | None) -> None:
-        """Apply the overflow policy so that a message of this size fits; raises if it cannot, with nothing changed."""
-        freed, freed_bytes = 0, 0
-        if replaced is not None:
-            freed, freed_bytes = 1, self._waiting_size(replaced)
-        if not self._overflows(size, 1 - freed, freed_bytes):
-            return
-        settings = self.settings
-        if settings.overflow == "reject" or (settings.max_bytes is not None and size > settings.max_bytes):
-            raise self._full()
-        while self._overflows(size, 1, 0):
-            oldest = self._oldest_waiting()
-            if oldest is None:
-                raise self._full()  # all that is left is assigned, and cannot be taken away
-            entry = self.take_waiting(oldest)
-            assert entry is not None  # noqa: S101  # it was just found waiting
-            if settings.overflow == "drop-oldest":
-                self.note_drop(entry, now, OVERFLOW, None)
-            else:
-                self.give_up(entry, now, OVERFLOW)
-
-    def _full(self) -> QueueFull:
-        settings = self.settings
-        return QueueFull(
-            f"{self} is full with {self.length} messages of {self.bytes} bytes "
-            f"(max_length {settings.max_length}, max_bytes {settings.max_bytes})",
-            key="queue",
-            length=self.length,
-            bytes=self.bytes,
-        )
-
-    def _waiting_size(self, sequence: int) -> int:
-        entry: Entry | None = self.returned.get(sequence) or self.delayed.get(sequence) or self.ready.find(sequence)
-        if entry is None:
-            return 0
-        return size_of(entry.record if isinstance(entry, Message) else entry)
-
-    def _oldest_waiting(self) -> int | None:
-        """Return the lowest sequence that waits, visible or not."""
-        sequences = [entry.record[3] if isinstance(entry, Message) else entry[3] for entry in self.ready.oldest_first()]
-        if self.returned:
-            sequences.append(min(self.returned))
-        if self.delayed:
-            sequences.append(min(self.delayed))
-        return min(sequences, default=None)
-
     # What Cursor leaves to it.
 
     def order_of(self, record: Record) -> int:
@@ -280,11 +244,12 @@ class Queue(Cursor):
         """Take the first message that may go to this consumer out of the order."""
         if consumer is not None:
             if consumer.groups:
-                held_back = self.groups.best_for(consumer)
-                first = self.ready.first()
-                if held_back is not None and (first is None or (-held_back.priority, held_back.place) < first):
-                    self.groups.take(held_back)
-                    return held_back
+                held_back = self.groups.best_for(consumer, now)
+                if held_back is not None:
+                    first = self.ready.first()
+                    if first is None or (-held_back.priority, held_back.place) < first:
+                        self.groups.take(held_back)
+                        return held_back
             if consumer.selector is not None:
                 return self._pick_selected(consumer, now)
         return self._pick_live(now)
@@ -302,6 +267,12 @@ class Queue(Cursor):
                     self.ready.withdraw(record[3])
                 return entry
         return None
+
+    def out_of_order(self, entry: Entry) -> None:
+        """Take note that what was just taken out of the order ends without being assigned."""
+        super().out_of_order(entry)
+        if isinstance(entry, Message) and entry.group is not None:
+            self.groups.passed(entry)
 
     def leaves_order(self, message: Message) -> None:
         """Take note that a message with attributes is now assigned."""
@@ -329,6 +300,7 @@ class Queue(Cursor):
                 self.keys[key] = message.record[3]
             if _GROUP in attributes and due > now:
                 self.groups.will_retry(message)
+        self.room.note(message.record[3])
         super().enqueue_again(message, now, due)
 
     def offer(self, message: Message) -> None:
@@ -444,6 +416,10 @@ class Queue(Cursor):
                 self.free_ids.append(message.id)
         for sequence in self.delayed:
             self.agenda.delays.discard((self, sequence))
+        if len(self.agenda.expiries):
+            for sequence in sequences:
+                self.agenda.expiries.discard((self, sequence))
+        self.room.clear()
         self.returned.clear()
         self.delayed.clear()
         self.lapsed.clear()

@@ -8,7 +8,7 @@ out before, was delayed, or took another's place waits as a `Message` in a heap 
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
@@ -165,6 +165,8 @@ class ReadyOrder:
     def remove(self, sequence: int) -> Record | None:
         """Take out a record that is known to wait here; quick if it is the first. Returned if it is in memory."""
         lane = self._top
+        while lane is not None and not lane.head and not lane.tail and not lane.returned:
+            lane = self._next_lane()
         if lane is not None and lane.head and lane.head[0][3] == sequence:
             record = lane.head.popleft()
             lane.bytes -= len(record[7])
@@ -173,22 +175,20 @@ class ReadyOrder:
         if lane is not None and not lane.head and lane.tail and lane.tail[lane.drained] == sequence:
             lane.take_tail(1)
             self.count -= 1
-        else:
-            self.withdraw(sequence)
-        return None
+            return None
+        found = self._in_memory(sequence)
+        self.withdraw(sequence)
+        return found
 
     def find(self, sequence: int) -> Record | None:
         """Return the record of this sequence if it waits here and was never handed out."""
-        if sequence in self._withdrawn:
-            return None
-        for lane in self._lanes.values():
-            if lane.head and lane.head[0][3] <= sequence <= lane.head[-1][3]:
-                for record in lane.head:
-                    if record[3] == sequence:
-                        return record
-            elif self._recall is not None and _holds(lane.tail, sequence, lane.drained):
-                return self._recall([sequence])[0]
-        return None
+        record = self._in_memory(sequence)
+        if record is None and self._recall is not None and self._is_cold(sequence):
+            return self._recall([sequence])[0]
+        return record
+
+    def __contains__(self, sequence: int) -> bool:
+        return self._in_memory(sequence) is not None or self._is_cold(sequence)
 
     def entries(self) -> Iterator[Entry]:
         """Yield all in order; what changes meanwhile may or may not be seen."""
@@ -220,15 +220,40 @@ class ReadyOrder:
             if sequences:
                 yield priority, sequences
 
-    def oldest_first(self) -> Iterable[Entry]:
-        """Return the first message of each priority; the oldest of them is the oldest of all."""
-        for lane in list(self._lanes.values()):
-            waiting = [message for _, _, _, message in lane.returned if message.state is State.WAITING]
-            if waiting:
-                yield min(waiting, key=lambda message: message.record[3])
-            record = next(self._fresh(lane), None)
-            if record is not None:
-                yield record
+    def oldest_fresh(self) -> int | None:
+        """Return the lowest sequence that was never handed out."""
+        oldest: int | None = None
+        for lane in self._lanes.values():
+            first = self._first_fresh(lane)
+            if first is not None and (oldest is None or first < oldest):
+                oldest = first
+        return oldest
+
+    def _first_fresh(self, lane: Lane) -> int | None:
+        """Return the first sequence of a lane, once what was withdrawn before it is dropped."""
+        head, withdrawn = lane.head, self._withdrawn
+        while head and head[0][3] in withdrawn:
+            withdrawn.remove(head[0][3])
+            lane.bytes -= len(head.popleft()[7])
+        if head:
+            return head[0][3]
+        while lane.tail and lane.tail[lane.drained] in withdrawn:
+            withdrawn.remove(lane.take_tail(1)[0])
+        return lane.tail[lane.drained] if lane.tail else None
+
+    def _in_memory(self, sequence: int) -> Record | None:
+        if sequence not in self._withdrawn:
+            for lane in self._lanes.values():
+                if lane.head and lane.head[0][3] <= sequence <= lane.head[-1][3]:
+                    for record in lane.head:
+                        if record[3] == sequence:
+                            return record
+        return None
+
+    def _is_cold(self, sequence: int) -> bool:
+        return sequence not in self._withdrawn and any(
+            _holds(lane.tail, sequence, lane.drained) for lane in self._lanes.values()
+        )
 
     def _fresh(self, lane: Lane) -> Iterator[Record]:
         for record in list(lane.head):

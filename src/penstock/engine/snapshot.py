@@ -93,6 +93,7 @@ def _dump_topic(topic: Topic, times: "_Times") -> dict[str, Any]:
         "remaining": topic.remaining[start:].tobytes(),
         "times": topic.times[start:].tobytes(),
         "sizes": topic.sizes[start:].tobytes(),
+        "timed": [[sequence, due, expires_at] for sequence, (due, expires_at) in topic.timed.items()],
         "horizon": topic.horizon - start,
         "bytes": topic.bytes,
         "dedup": [list(item) for item in topic.dedup.items()],
@@ -211,13 +212,14 @@ def _load_topic(engine: Engine, dumped: dict[str, Any], known: _Records) -> None
     topic.remaining = array("I", dumped["remaining"])
     topic.times = array("d", dumped["times"])
     topic.sizes = array("Q", dumped["sizes"])
+    topic.timed = {sequence: (due, expires_at) for sequence, due, expires_at in dumped["timed"]}
     topic.horizon, topic.bytes = dumped["horizon"], dumped["bytes"]
     _load_dedup(topic, dumped)
     _load_watched(topic, dumped)
     for name, count in dumped["totals"].items():
         setattr(topic.totals, name, count)
     for one in dumped["subscribers"]:
-        subscriber = engine.subscriptions.restore(one["number"], topic, one["durable"], one["pattern"], None)
+        subscriber = engine.subscriptions.restore(one["number"], topic, one["durable"], one["pattern"])
         subscriber.bytes = one["bytes"]
         _load_cursor(engine, subscriber, one, known)
         if one["condemned"] is not None:

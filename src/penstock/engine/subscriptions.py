@@ -11,6 +11,7 @@ from penstock.engine.topic import BurySubscribed, Subscriber, Topic
 from penstock.model.errors import NoObject, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.records import Attribute, Kind
+from penstock.model.stages import Stage
 
 ABSENT_TOO_LONG = "absent longer than subscriber_expiry"
 
@@ -23,8 +24,6 @@ class Subscription:
     fits: Callable[[str], bool]
     durable: str | None
     number: int = 0  # of a durable one to a pattern, under which it is recorded
-    #: Where it begins in topics that exist when it is made; None: at the end.
-    from_sequence: int | None = None
     cursors: dict[int, Subscriber] = field(default_factory=dict)
     consumers: dict[Consumer, None] = field(default_factory=dict)
 
@@ -35,10 +34,11 @@ class Subscriptions:
     __slots__ = (
         "_agenda",
         "_bury",
-        "_by_subscriber",
         "_channels",
         "_effects",
         "_limits",
+        "_owners",
+        "_subscribers",
         "condemned",
         "durables",
         "wild",
@@ -56,7 +56,9 @@ class Subscriptions:
         self.wild: dict[int, Subscription] = {}
         #: Subscribers whose waiting messages go to the dead letters before they go themselves.
         self.condemned: dict[Subscriber, None] = {}
-        self._by_subscriber: dict[Subscriber, Subscription] = {}
+        #: All subscribers by number, and the subscription of each that is not condemned.
+        self._subscribers: dict[int, Subscriber] = {}
+        self._owners: dict[int, Subscription] = {}
         channels.on_new_topic = self._topic_made
 
     def subscribe(
@@ -66,6 +68,9 @@ class Subscriptions:
         subscription = self.durables.get((durable, pattern)) if durable is not None else None
         if subscription is None:
             subscription = self._make(pattern, now, durable, from_sequence)
+        else:
+            for topic in self._missing(subscription):
+                self._add_cursor(subscription, topic, now, None)
         subscription.consumers[consumer] = None
         for subscriber in subscription.cursors.values():
             subscriber.absent_since = None
@@ -86,16 +91,11 @@ class Subscriptions:
         """Let a subscriber go: it is told, and what it had waiting goes to the dead letters."""
         if subscriber.condemned is not None:
             return
-        subscriber.condemned = reason
-        self.condemned[subscriber] = None
         self._effects.note(Kind.UNSUBSCRIBER, now, cursor=subscriber.number, attributes={int(Attribute.REASON): reason})
+        self._condemned(subscriber, reason)
         for consumer in list(subscriber.consumers):
             if len(consumer.cursors) == 1:
-                consumer.failure = NoObject(
-                    f"you are no longer subscribed to {subscriber.topic}: {reason}", key="topic", reason=reason
-                )
-                self._effects.touched[consumer] = None
-                consumer.close(now)
+                self._end(consumer, subscriber, now, reason)
             else:
                 consumer.part(subscriber)
 
@@ -119,18 +119,22 @@ class Subscriptions:
             expiry = topic.settings.subscriber_expiry
             if expiry is not None:
                 for subscriber in list(topic.subscribers.values()):
-                    if subscriber.absent_since is not None and subscriber.absent_since + expiry <= now:
+                    if subscriber.condemned is None and _absent_for(subscriber, now) >= expiry:
                         self._drop(subscriber, now)
 
     def delete_topic(self, topic: Topic, now: float) -> int:
-        """Delete a topic with its subscribers; returns how many messages it kept."""
-        dropped = topic.length
+        """Delete a topic with its subscribers, who are told; returns how many messages it kept."""
+        dropped = len(topic.kept())
+        for sequence in list(topic.watched):
+            topic.notify(sequence, Stage.DROP)
         for subscriber in list(topic.subscribers.values()):
-            for consumer in list(subscriber.consumers):
-                consumer.part(subscriber)
+            subscription = self._owners.get(subscriber.number)
+            consumers = list(subscriber.consumers)
             self._drop(subscriber, now)
-        topic.settings = topic.settings.changed({"retain_age": None, "retain_bytes": None, "retain_count": None})
-        topic.retain(now)
+            for consumer in consumers:
+                if subscription is not None and id(subscription) not in self.wild:
+                    self._end(consumer, subscriber, now, "the topic was deleted")
+        topic.configure(topic.settings.changed({"retain_age": None, "retain_bytes": None, "retain_count": None}), now)
         del self._channels.topics[topic.name]
         self._effects.note(Kind.DELETE, now, cursor=topic.number, number=dropped)
         return dropped
@@ -142,7 +146,15 @@ class Subscriptions:
         subscription = Subscription(pattern, compiled_pattern(pattern), durable, number)
         self.durables[durable, pattern] = self.wild[id(subscription)] = subscription
 
-    def restore(self, number: int, topic: Topic, durable: str | None, pattern: str, first: int | None) -> Subscriber:
+    def restore(
+        self,
+        number: int,
+        topic: Topic,
+        durable: str | None,
+        pattern: str,
+        first: int | None = None,
+        now: float = 0.0,
+    ) -> Subscriber:
         """Know a subscriber again, who got what was kept from `first` on."""
         subscription = self.durables.get((durable, pattern)) if durable is not None else None
         if subscription is None:
@@ -150,19 +162,18 @@ class Subscriptions:
             if durable is not None:
                 self.durables[durable, pattern] = subscription
         subscriber = self._new_subscriber(number, topic, subscription)
-        topic.join(subscriber, first)
+        topic.join(subscriber, first, now)
         return subscriber
 
     def restore_removal(self, number: int, reason: str | None) -> None:
         """Take note that a subscriber or a subscription to a pattern has gone, or has to go."""
-        for subscriber in self._by_subscriber:
-            if subscriber.number == number:
-                if reason is not None:
-                    subscriber.condemned = reason
-                    self.condemned[subscriber] = None
-                else:
-                    self._unlist(subscriber)
-                return
+        subscriber = self._subscribers.get(number)
+        if subscriber is not None:
+            if reason is not None:
+                self._condemned(subscriber, reason)
+            else:
+                self._unlist(subscriber)
+            return
         for (durable, pattern), subscription in list(self.durables.items()):
             if subscription.number == number:
                 del self.durables[durable, pattern]
@@ -170,35 +181,43 @@ class Subscriptions:
 
     def start(self, now: float) -> None:
         """Drop the subscribers that passed with their connections; the others are absent from now on."""
-        for subscriber in list(self._by_subscriber):
-            if subscriber.durable is None:
-                self._drop(subscriber, now)
-            else:
+        for subscriber in list(self._subscribers.values()):
+            if subscriber.durable is not None:
                 subscriber.absent_since = now
+            elif subscriber.condemned is None:
+                self._drop(subscriber, now)
 
     # Inside.
 
     def _make(self, pattern: str, now: float, durable: str | None, from_sequence: int | None) -> Subscription:
-        subscription = Subscription(pattern, compiled_pattern(pattern), durable, from_sequence=from_sequence)
-        topics: list[Topic] = []
+        subscription = Subscription(pattern, compiled_pattern(pattern), durable)
         if is_pattern(pattern):
-            topics = [topic for name, topic in self._channels.topics.items() if subscription.fits(name)]
-        self._check_count(len(topics) + 1)
-        if is_pattern(pattern):
+            self._check_count(len(self._missing(subscription)) + 1)
             if durable is not None:
                 subscription.number = self._channels.new_number()
                 attributes = {int(Attribute.NAME): durable, int(Attribute.PATTERN): pattern}
                 self._effects.note(Kind.SUBSCRIBER, now, cursor=subscription.number, attributes=attributes)
             self.wild[id(subscription)] = subscription
+            for topic in self._missing(subscription):
+                self._add_cursor(subscription, topic, now, from_sequence)
         else:
-            topics = [self._channels.topic_to_publish(pattern, now)]
+            self._check_count(1)
+            topic = self._channels.topic_to_publish(pattern, now)
+            self._add_cursor(subscription, topic, now, from_sequence)
         if durable is not None:
             self.durables[durable, pattern] = subscription
-        for topic in topics:
-            self._add_cursor(subscription, topic, now, from_sequence)
         return subscription
 
-    def _add_cursor(self, subscription: Subscription, topic: Topic, now: float, from_sequence: int | None) -> None:
+    def _missing(self, subscription: Subscription) -> list[Topic]:
+        """Return the topics of a pattern in which it has no cursor."""
+        if not is_pattern(subscription.pattern):
+            return []
+        known = {subscriber.topic.name for subscriber in subscription.cursors.values()}
+        return [topic for name, topic in self._channels.topics.items() if name not in known and subscription.fits(name)]
+
+    def _add_cursor(
+        self, subscription: Subscription, topic: Topic, now: float, from_sequence: int | None
+    ) -> Subscriber:
         subscriber = self._new_subscriber(self._channels.new_number(), topic, subscription)
         first = self._effects.position + 1 if from_sequence is None else from_sequence
         attributes = {int(Attribute.PATTERN): subscription.pattern}
@@ -207,22 +226,25 @@ class Subscriptions:
         self._effects.records.append(
             (int(Kind.SUBSCRIBER), subscriber.number, now, first, 0, topic.number, attributes, b"")
         )
-        topic.join(subscriber, from_sequence)
+        topic.join(subscriber, from_sequence, now)
+        return subscriber
 
     def _new_subscriber(self, number: int, topic: Topic, subscription: Subscription) -> Subscriber:
         self._channels.next_number_is(number + 1)
         subscriber = Subscriber(number, topic, subscription.durable, subscription.pattern, self._bury, self.condemn)
+        self._subscribers[number] = subscriber
+        self._owners[number] = subscription
         subscription.cursors[number] = subscriber
-        self._by_subscriber[subscriber] = subscription
         return subscriber
 
     def _topic_made(self, topic: Topic, now: float) -> None:
         for subscription in self.wild.values():
             if subscription.fits(topic.name):
-                self._add_cursor(subscription, topic, now, None)
+                subscriber = self._add_cursor(subscription, topic, now, None)
                 for consumer in subscription.consumers:
-                    for subscriber in subscription.cursors.values():
-                        consumer.join(subscriber)
+                    consumer.join(subscriber)
+                if not subscription.consumers:
+                    subscriber.absent_since = now
 
     def _consumer_closed(self, subscription: Subscription, consumer: Consumer, now: float) -> None:
         subscription.consumers.pop(consumer, None)
@@ -236,13 +258,24 @@ class Subscriptions:
 
     def _remove(self, subscription: Subscription, now: float) -> None:
         for subscriber in list(subscription.cursors.values()):
-            if subscriber.condemned is None:
-                self._drop(subscriber, now)
+            self._drop(subscriber, now)
         if subscription.number:
             self._effects.note(Kind.UNSUBSCRIBER, now, cursor=subscription.number)
         self.wild.pop(id(subscription), None)
-        if subscription.durable is not None:
-            self.durables.pop((subscription.durable, subscription.pattern), None)
+        self._forget_durable(subscription)
+
+    def _end(self, consumer: Consumer, subscriber: Subscriber, now: float, reason: str) -> None:
+        """Close a consumer that did not ask for it, and tell it why."""
+        consumer.failure = NoObject(
+            f"you are no longer subscribed to {subscriber.topic}: {reason}", key="topic", reason=reason
+        )
+        self._effects.touched[consumer] = None
+        consumer.close(now)
+
+    def _condemned(self, subscriber: Subscriber, reason: str) -> None:
+        subscriber.condemned = reason
+        self.condemned[subscriber] = None
+        self._disown(subscriber)
 
     def _drop(self, subscriber: Subscriber, now: float) -> None:
         self._effects.note(Kind.UNSUBSCRIBER, now, cursor=subscriber.number)
@@ -253,17 +286,32 @@ class Subscriptions:
             consumer.part(subscriber)
         self._effects.dirty.pop(subscriber, None)
         self.condemned.pop(subscriber, None)
-        for sequence in list(subscriber.delayed):
+        del self._subscribers[subscriber.number]
+        self._disown(subscriber)
+        for sequence in subscriber.delayed:
             self._agenda.delays.discard((subscriber, sequence))
+        if len(self._agenda.expiries):
+            for sequences in subscriber.live():
+                for sequence in sequences:
+                    self._agenda.expiries.discard((subscriber, sequence))
         subscriber.topic.leave(subscriber)
         forget_assigned(subscriber)
-        subscription = self._by_subscriber.pop(subscriber)
-        subscription.cursors.pop(subscriber.number, None)
-        if not subscription.cursors and id(subscription) not in self.wild and subscription.durable is not None:
-            self.durables.pop((subscription.durable, subscription.pattern), None)
+
+    def _disown(self, subscriber: Subscriber) -> None:
+        """Let a subscription go on without one of its cursors."""
+        subscription = self._owners.pop(subscriber.number, None)
+        if subscription is not None:
+            del subscription.cursors[subscriber.number]
+            if not subscription.cursors and id(subscription) not in self.wild:
+                self._forget_durable(subscription)
+
+    def _forget_durable(self, subscription: Subscription) -> None:
+        key = (subscription.durable or "", subscription.pattern)
+        if self.durables.get(key) is subscription:
+            del self.durables[key]
 
     def _check_count(self, more: int) -> None:
-        count = len(self._by_subscriber) + more
+        count = len(self._subscribers) + more
         if count > self._limits.subscribers_max:
             raise TooLarge(
                 f"{count} subscribers are too many; at most {self._limits.subscribers_max} are allowed "
@@ -272,3 +320,7 @@ class Subscriptions:
                 size=count,
                 limit=self._limits.subscribers_max,
             )
+
+
+def _absent_for(subscriber: Subscriber, now: float) -> float:
+    return 0.0 if subscriber.absent_since is None else now - subscriber.absent_since

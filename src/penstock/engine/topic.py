@@ -7,12 +7,14 @@ subscribers have not settled it; at nought it is finished, and goes when the top
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.cursor import EXPIRED, Agenda, Cursor, Totals
+from penstock.engine.cursor import EXPIRED, Agenda, Cursor
 from penstock.engine.dedup import DedupWindow
 from penstock.engine.effects import Notice
 from penstock.engine.ready import Entry
+from penstock.engine.totals import Totals
 from penstock.model.limits import Limits
 from penstock.model.message import Message, State
 from penstock.model.names import NO_TAGS
@@ -62,6 +64,7 @@ class Topic:
         "settings",
         "sizes",
         "subscribers",
+        "timed",
         "times",
         "totals",
         "watched",
@@ -88,16 +91,27 @@ class Topic:
         self.drained = 0
         self.horizon = 0
         self.bytes = 0  # of the retained, those from `horizon` on
+        #: When those kept become due and expire that do.
+        self.timed: dict[int, tuple[float, float]] = {}
         #: The records themselves, where no store can recall them.
         self.records: dict[int, Record] | None = None if agenda.recall is not None else {}
 
     def __str__(self) -> str:
         return f"topic {self.name}"
 
-    @property
-    def length(self) -> int:
-        """How many messages are kept."""
-        return len(self.sequences) - self.drained
+    def configure(self, settings: TopicSettings, now: float) -> None:
+        """Take on settings; what the old ones no longer retain is gone before."""
+        self.retain(now)
+        self.settings = settings
+        self.retain(now)
+
+    def kept(self) -> list[int]:
+        """Return the rows of the messages that are kept: to be settled, or retained."""
+        return [
+            index
+            for index in range(self.drained, len(self.sequences))
+            if index >= self.horizon or self.remaining[index]
+        ]
 
     def publish(self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any] | None) -> int:
         """Accept a message for all subscribers; returns its sequence, or that of the first with the same dedup id."""
@@ -132,16 +146,19 @@ class Topic:
                 self.dedup.remember(attributes[_DEDUP_ID], sequence, published_at, window, self.limits.dedup_ids_max)
             if _NOTIFY in attributes and attributes[_NOTIFY] & ENGINE_STAGES:
                 self.watched[sequence] = Notice(client, attributes[_LABEL], Stage(attributes[_NOTIFY]), sequence)
+            if _DUE in attributes or _EXPIRES_AT in attributes:
+                self.timed[sequence] = (attributes.get(_DUE, 0.0), attributes.get(_EXPIRES_AT, inf))
+        receivers = [one for one in self.subscribers.values() if one.condemned is None]
         self.sequences.append(sequence)
-        self.remaining.append(len(self.subscribers))
+        self.remaining.append(len(receivers))
         self.times.append(published_at)
         self.sizes.append(size)
         self.bytes += size
         if self.records is not None:
             self.records[sequence] = record
-        for subscriber in self.subscribers.values():
+        for subscriber in receivers:
             subscriber.add(record, size, now)
-        if not self.subscribers:
+        if not receivers:
             self.notify(sequence, Stage.FINISH)
         self.retain(now)
 
@@ -179,15 +196,17 @@ class Topic:
                 self._give_up(index)
         self._drain()
 
-    def join(self, subscriber: "Subscriber", from_sequence: int | None) -> None:
+    def join(self, subscriber: "Subscriber", from_sequence: int | None, now: float) -> None:
         """Take on a subscriber, who gets what is kept from a sequence on, and all that comes."""
+        self.retain(now)
         if from_sequence is not None:
-            start = bisect_left(self.sequences, from_sequence, self.drained)
-            for index in range(start, len(self.sequences)):
-                if index >= self.horizon or self.remaining[index]:
+            for index in range(bisect_left(self.sequences, from_sequence, self.drained), len(self.sequences)):
+                sequence = self.sequences[index]
+                due, expires_at = self.timed.get(sequence, (0.0, inf))
+                if (index >= self.horizon or self.remaining[index]) and expires_at > now:
                     self.remaining[index] += 1
-                    subscriber.bytes += self.sizes[index]
-                    self._catch_up(subscriber, self.sequences[index])
+                    record = None if self.records is None else self.records[sequence]
+                    subscriber.catch_up(sequence, record, self.sizes[index], due, expires_at, now)
         self.subscribers[subscriber.number] = subscriber
 
     def leave(self, subscriber: "Subscriber") -> None:
@@ -206,28 +225,19 @@ class Topic:
             self.effects.notices.append(Notice(notice.client, notice.label, stage, sequence))
             if stage is Stage.ASSIGN:
                 self.watched[sequence] = notice._replace(stage=notice.stage & ~Stage.ASSIGN)
-        if stage & Stage.FINISH:
+        if stage & (Stage.FINISH | Stage.DROP):
             del self.watched[sequence]
 
     def live(self) -> Iterator["array[int]"]:
         """Yield the ascending sequences of all messages that are kept."""
-        kept = array("Q")
-        for index in range(self.drained, len(self.sequences)):
-            if index >= self.horizon or self.remaining[index]:
-                kept.append(self.sequences[index])
+        kept = self.kept()
         if kept:
-            yield kept
+            yield array("Q", [self.sequences[index] for index in kept])
 
     def _condemn_the_heavy(self, now: float, bytes_max: int) -> None:
         for subscriber in list(self.subscribers.values()):
             if subscriber.bytes > bytes_max:
                 subscriber.condemn(subscriber, now, f"more than subscriber_max_bytes {bytes_max} waited for it")
-
-    def _catch_up(self, subscriber: "Subscriber", sequence: int) -> None:
-        if self.records is not None:
-            subscriber.ready.push(self.records[sequence], 0)
-        else:
-            subscriber.ready.push_cold(array("Q", [sequence]), 0)
 
     def _index(self, sequence: int) -> int | None:
         index = bisect_left(self.sequences, sequence, self.drained)
@@ -238,6 +248,7 @@ class Topic:
     def _give_up(self, index: int) -> None:
         sequence = self.sequences[index]
         self.effects.gone.append(sequence)
+        self.timed.pop(sequence, None)
         if self.records is not None:
             del self.records[sequence]
 
@@ -297,6 +308,21 @@ class Subscriber(Cursor):
         if self.available:
             self.effects.dirty[self] = None
 
+    def catch_up(
+        self, sequence: int, record: Record | None, size: int, due: float, expires_at: float, now: float
+    ) -> None:
+        """Let a message wait for it that was published before it came; without a record, one that the store has."""
+        self.bytes += size
+        if expires_at != inf:
+            self.agenda.expiries.add(expires_at, (self, sequence))
+        if due > now:
+            self.delayed[sequence] = record
+            self.agenda.delays.add(due, (self, sequence))
+        elif record is not None:
+            self.ready.push(record, 0)
+        else:
+            self.ready.push_cold(array("Q", [sequence]), 0)
+
     def order_of(self, record: Record) -> int:  # noqa: ARG002
         """Return the same for all: a topic's messages go in the order of their sequences."""
         return 0
@@ -308,7 +334,10 @@ class Subscriber(Cursor):
             record = entry.record if isinstance(entry, Message) else entry
             if consumer.wants(record):
                 break
-            self.returned.pop(record[3], None)
+            self.out_of_order(entry)
+            if isinstance(entry, Message) and entry.id:
+                self.free_ids.append(entry.id)
+                self.lapsed.pop(record[3], None)
             size = size_of(record)
             self.effects.note(
                 Kind.FINISH,
@@ -369,9 +398,7 @@ class Subscriber(Cursor):
             entry = self._pick_live(now)
             if entry is None:
                 break
-            if isinstance(entry, Message):
-                self.returned.pop(entry.record[3], None)
-                entry.state = State.SETTLED
+            self.out_of_order(entry)
             self.give_up(entry, now, reason)
             limit -= 1
         return bool(self.length)

@@ -4,14 +4,14 @@ Everything that could refuse is asked before anything is changed; what follows c
 of the engine are always written as one batch, and so a transaction is one record of the log.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from penstock.engine.channels import Channels
 from penstock.engine.queue import Queue
 from penstock.engine.topic import Topic
-from penstock.model.errors import NoObject, NotAssigned, QueueFull, TooLarge
+from penstock.model.errors import NoObject, NotAssigned, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.message import Message, State
 from penstock.model.names import QueueKey
@@ -54,7 +54,6 @@ class _Load:
     bytes: int = 0
     freed: int = 0
     freed_bytes: int = 0
-    sizes: list[int] = field(default_factory=list)
 
 
 def transact(
@@ -64,16 +63,30 @@ def transact(
     _check_size(limits, operations)
     loads: dict[QueueKey, _Load] = {}
     settled: set[Message] = set()
+    missing: set[QueueKey | str] = set()
     for operation in operations:
         if isinstance(operation, Settle):
             _check_settle(operation, settled, loads)
         else:
-            _check_publish(channels, operation, loads)
+            _check_publish(channels, operation, loads, missing)
+    if missing:
+        channels.check_count(len(missing))
     for key, load in loads.items():
         queue = channels.queues.get(key)
-        if queue is not None:
-            _check_room(queue, load)
-    return [_apply(channels, operation, client, now) for operation in operations]
+        if queue is not None and load.messages:
+            queue.room.check_load(load.bytes, load.messages, load.freed, load.freed_bytes)
+    # What is finished makes room for what is published; what comes back or dies may take more than there is.
+    sequences: list[int | None] = [None] * len(operations)
+    for operation in operations:
+        if isinstance(operation, Settle) and operation.outcome is Outcome.FINISH:
+            settle(operation.message, operation.outcome, operation.reason, now)
+    for index, operation in enumerate(operations):
+        if isinstance(operation, Publish):
+            sequences[index] = _publish(channels, operation, client, now)
+    for operation in operations:
+        if isinstance(operation, Settle) and operation.outcome is not Outcome.FINISH:
+            settle(operation.message, operation.outcome, operation.reason, now)
+    return sequences
 
 
 def _check_size(limits: Limits, operations: list[Publish | Settle]) -> None:
@@ -110,51 +123,34 @@ def _check_settle(operation: Settle, settled: set[Message], loads: dict[QueueKey
         load.freed_bytes += size_of(message.record)
 
 
-def _check_publish(channels: Channels, operation: Publish, loads: dict[QueueKey, _Load]) -> None:
+def _check_publish(
+    channels: Channels, operation: Publish, loads: dict[QueueKey, _Load], missing: set[QueueKey | str]
+) -> None:
     channel = operation.channel
     if isinstance(channel, str):
-        if not channels.auto_create:
-            channels.topic(channel)
+        if channel not in channels.topics:
+            missing.add(channel)
+            if not channels.auto_create:
+                channels.topic(channel)
         return
-    if not channels.auto_create:
-        channels.queue(channel)
+    if channel not in channels.queues:
+        missing.add(channel)
+        if not channels.auto_create:
+            channels.queue(channel)
     size = size_of((0, 0, 0.0, 0, 0, 0, operation.attributes, operation.body))
     load = loads.setdefault(channel, _Load())
     load.messages += 1
     load.bytes += size
-    load.sizes.append(size)
 
 
-def _check_room(queue: Queue, load: _Load) -> None:
-    """Raise if the queue cannot take all of it: rejecting what overflows, or full of what is assigned."""
-    if not load.messages:
-        return
-    queue.check_room(load.bytes, messages=load.messages, freed=load.freed, freed_bytes=load.freed_bytes)
-    settings = queue.settings
-    assigned_bytes = sum(size_of(message.record) for message in queue.assigned.values())
-    too_many = (
-        settings.max_length is not None and len(queue.assigned) - load.freed + load.messages > settings.max_length
-    )
-    too_large = settings.max_bytes is not None and assigned_bytes - load.freed_bytes + load.bytes > settings.max_bytes
-    if too_many or too_large:
-        raise QueueFull(
-            f"{queue} cannot take {load.messages} messages of {load.bytes} bytes in one transaction",
-            key="queue",
-            length=queue.length,
-            bytes=queue.bytes,
-        )
-
-
-def _apply(channels: Channels, operation: Publish | Settle, client: int, now: float) -> int | None:
-    if isinstance(operation, Publish):
-        channel: Queue | Topic
-        if isinstance(operation.channel, str):
-            channel = channels.topic_to_publish(operation.channel, now)
-        else:
-            channel = channels.queue_to_publish(operation.channel, now)
-        return channel.publish(operation.body, now, client, operation.priority, operation.attributes)
-    settle(operation.message, operation.outcome, operation.reason, now)
-    return None
+def _publish(channels: Channels, operation: Publish, client: int, now: float) -> int:
+    channel: Queue | Topic
+    if isinstance(operation.channel, str):
+        channel = channels.topic_to_publish(operation.channel, now)
+    else:
+        channel = channels.queue_to_publish(operation.channel, now)
+    channel.publishers.add(client)
+    return channel.publish(operation.body, now, client, operation.priority, operation.attributes)
 
 
 def settle(message: Message, outcome: Outcome, reason: str, now: float) -> bool:

@@ -1,6 +1,7 @@
 """A message in the hands of a client: what was published, and the state of this one assignment."""
 
 from enum import IntEnum
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.model.records import Attribute, Record
@@ -8,7 +9,7 @@ from penstock.model.records import Attribute, Record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_HEADERS, _KEY, _GROUP = Attribute.HEADERS, Attribute.KEY, Attribute.GROUP
+_HEADERS, _KEY, _GROUP, _EXPIRES_AT = Attribute.HEADERS, Attribute.KEY, Attribute.GROUP, Attribute.EXPIRES_AT
 
 
 class State(IntEnum):
@@ -113,6 +114,12 @@ class Message:
         """Messages of one group go in order, to one consumer at a time."""
         attributes = self.record[6]
         return attributes.get(_GROUP) if attributes else None
+
+    @property
+    def expires_at(self) -> float:
+        """Seconds since the epoch at which it is too old to be handed out; infinite for most."""
+        attributes = self.record[6]
+        return attributes.get(_EXPIRES_AT, inf) if attributes else inf
 
     @property
     def queue(self) -> str | None:
