@@ -18,7 +18,7 @@ class Summary:
 
 
 def summary_of(engine: Engine, now: float) -> Summary:
-    """Return the state of an engine; what was due by `now` counts as waiting, whether the sweeper came or not."""
+    """Return the state of an engine."""
     dues = {(cursor.number, sequence): time for (cursor, sequence), time in engine.agenda.delays.items()}
     expiries = {(cursor.number, sequence): time for (cursor, sequence), time in engine.agenda.expiries.items()}
     queues = {
@@ -29,7 +29,7 @@ def summary_of(engine: Engine, now: float) -> Summary:
             "keys": dict(queue.keys),
             "dedup": _dedup(queue, now),
             "totals": queue.totals.as_dict(),
-            "messages": _messages(queue, dues, expiries, now),
+            "messages": _messages(queue, dues, expiries),
             "assigned": _assigned(queue),
         }
         for queue in engine.channels.queues.values()
@@ -44,7 +44,7 @@ def summary_of(engine: Engine, now: float) -> Summary:
                     "name": one.durable,
                     "pattern": one.pattern,
                     "bytes": one.bytes,
-                    "messages": _messages(one, dues, expiries, now),
+                    "messages": _messages(one, dues, expiries),
                     "assigned": _assigned(one),
                 }
                 for one in topic.subscribers.values()
@@ -65,9 +65,9 @@ def _dedup(channel: Queue | Topic, now: float) -> dict[str, int]:
 
 
 def _messages(
-    cursor: Cursor, dues: dict[tuple[int, int], float], expiries: dict[tuple[int, int], float], now: float
+    cursor: Cursor, dues: dict[tuple[int, int], float], expiries: dict[tuple[int, int], float]
 ) -> dict[int, tuple[Any, ...]]:
-    """Return what waits by sequence: attempt, mark, place, id, and when it is due and expires if that is to come."""
+    """Return what waits by sequence: attempt, mark, place, id, when it expires and when it is due."""
     found: dict[int, tuple[Any, ...]] = {}
     for _, sequences in cursor.ready.fresh():
         for sequence in sequences:
@@ -79,7 +79,7 @@ def _messages(
     for sequence, entry in found.items():
         key = cursor.number, sequence
         due = dues.get(key, 0.0)
-        found[sequence] = (*entry, due if due > now else 0.0, expiries.get(key))
+        found[sequence] = (*entry, expiries.get(key), due)
     return found
 
 
@@ -89,6 +89,25 @@ def _assigned(cursor: Cursor) -> dict[int, tuple[Any, ...]]:
         sequence: (one.client.number, one.attempt, one.redelivered, one.place, one.id)
         for sequence, one in cursor.assigned.items()
     }
+
+
+def without_past(state: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return the state with all that was due by `now` as waiting: the log does not tell when the sweeper came."""
+    return {
+        kind: {key: _without_past(value, now) for key, value in part.items()} if isinstance(part, dict) else part
+        for kind, part in state.items()
+    }
+
+
+def _without_past(part: Any, now: float) -> Any:
+    if not isinstance(part, dict):
+        return part
+    changed = {key: _without_past(value, now) for key, value in part.items() if key != "messages"}
+    if "messages" in part:
+        changed["messages"] = {
+            sequence: entry if entry[-1] > now else (*entry[:-1], 0.0) for sequence, entry in part["messages"].items()
+        }
+    return changed
 
 
 def difference(first: Any, second: Any, path: str = "") -> str:
