@@ -194,6 +194,7 @@ class Engine:
         for message in expired:
             message.cursor.lapse(message, now, LEASE_EXPIRED)
         left -= len(expired)
+        left -= self.clients.sweep(now, left)  # what these held may be due, or too old, at once
         while left > 0 and (due := agenda.delays.pop_due(now)) is not None:
             cursor, sequence = due
             if sequence in cursor.delayed:
@@ -203,7 +204,6 @@ class Engine:
             cursor, sequence = due
             cursor.expire(sequence, now)
             left -= 1
-        left -= self.clients.sweep(now, left)
         left -= self.subscriptions.sweep(now, left)
         return left <= 0
 
