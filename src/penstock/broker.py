@@ -105,8 +105,7 @@ class Broker(Administration):
         where = self._queue_to_publish(queue, tags, now)
         first = None if attributes is None else where.seen(attributes, now)
         if first is None:
-            where.publishers.add(self._me.number)
-            sequence = where.publish(chosen, now, self._me.number, priority, attributes)
+            sequence = self._engine.publish_on(where, chosen, now, self._me, priority, attributes)
         else:
             sequence = first
         if runtime.touch(len(chosen)) or level is not Level.READY:
@@ -167,8 +166,7 @@ class Broker(Administration):
         where = channels.topics.get(topic) or channels.topic_to_publish(checked_name(topic, "topic"), now)
         first = where.seen(attributes, now)
         if first is None:
-            where.publishers.add(self._me.number)
-            sequence = where.publish(chosen, now, self._me.number, priority, attributes)
+            sequence = self._engine.publish_on(where, chosen, now, self._me, priority, attributes)
         else:
             sequence = first
         if self._runtime.touch(len(chosen)) or level is not Level.READY:
