@@ -27,7 +27,7 @@ def summary_of(engine: Engine, now: float) -> Summary:
             "settings": queue.settings,
             "bytes": queue.bytes,
             "keys": dict(queue.keys),
-            "dedup": _dedup(queue, now),
+            "dedup": _dedup(queue),
             "totals": queue.totals.as_dict(),
             "messages": _messages(queue, dues, expiries),
             "assigned": _assigned(queue),
@@ -38,7 +38,7 @@ def summary_of(engine: Engine, now: float) -> Summary:
         topic.number: {
             "name": topic.name,
             "settings": topic.settings,
-            "dedup": _dedup(topic, now),
+            "dedup": _dedup(topic),
             "subscribers": {
                 one.number: {
                     "name": one.durable,
@@ -57,11 +57,10 @@ def summary_of(engine: Engine, now: float) -> Summary:
     return Summary(now, {"queues": queues, "topics": topics, "patterns": patterns, "clients": clients})
 
 
-def _dedup(channel: Queue | Topic, now: float) -> dict[str, int]:
-    """Return what is within the window; by the latest time that anything tells of, for clocks may have gone back."""
-    items = list(channel.dedup.items())
-    oldest = max([now, *(time for _, _, time in items)]) - channel.settings.dedup_window
-    return {name: sequence for name, sequence, time in items if time > oldest}
+def _dedup(channel: Queue | Topic) -> dict[str, tuple[int, float]]:
+    """Return the sequence of each dedup id, and when it leaves the window."""
+    window = channel.settings.dedup_window
+    return {name: (sequence, time + window) for name, sequence, time in channel.dedup.items()}
 
 
 def _messages(
@@ -92,7 +91,10 @@ def _assigned(cursor: Cursor) -> dict[int, tuple[Any, ...]]:
 
 
 def without_past(state: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return the state with all that was due by `now` as waiting: the log does not tell when the sweeper came."""
+    """Return the state with all that was due by `now` as waiting, and without dedup ids past their window.
+
+    The log does not tell when the sweeper came.
+    """
     return {
         kind: {key: _without_past(value, now) for key, value in part.items()} if isinstance(part, dict) else part
         for kind, part in state.items()
@@ -102,7 +104,9 @@ def without_past(state: dict[str, Any], now: float) -> dict[str, Any]:
 def _without_past(part: Any, now: float) -> Any:
     if not isinstance(part, dict):
         return part
-    changed = {key: _without_past(value, now) for key, value in part.items() if key != "messages"}
+    changed = {key: _without_past(value, now) for key, value in part.items() if key not in {"messages", "dedup"}}
+    if "dedup" in part:
+        changed["dedup"] = {name: entry for name, entry in part["dedup"].items() if entry[1] > now}
     if "messages" in part:
         changed["messages"] = {
             sequence: entry if entry[-1] > now else (*entry[:-1], 0.0) for sequence, entry in part["messages"].items()

@@ -1,0 +1,68 @@
+"""Stores for tests of the broker: one that waits until it is told, one that fails at a call."""
+
+import threading
+from collections.abc import Sequence
+
+from penstock.model.errors import StoreFailed
+from penstock.model.records import Record
+from penstock.store.memory import Memory
+
+
+class HeldStore(Memory):
+    """Counts as durable; writes and syncs wait until they are let through."""
+
+    durable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = threading.Event()
+        self.may_sync = threading.Event()
+        self.let_go()
+        self.written: list[Record] = []
+        self.synced = 0
+
+    def hold(self) -> None:
+        """Let nothing through from now on."""
+        self.may_write.clear()
+        self.may_sync.clear()
+
+    def let_go(self) -> None:
+        """Let everything through."""
+        self.may_write.set()
+        self.may_sync.set()
+
+    def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
+        self.may_write.wait()
+        super().write(first, records, gone)
+        self.written += records
+
+    def sync(self) -> None:
+        self.may_sync.wait()
+        self.synced = len(self.written)
+
+
+class FailingStore(Memory):
+    """Counts as durable; fails at the call of a number, counted over writes and syncs, once or from then on."""
+
+    durable = True
+
+    def __init__(self, at: int, *, error: Exception | None = None, permanent: bool = False) -> None:
+        super().__init__()
+        self.at = at
+        self.error = error or StoreFailed("the disk is on fire", key="store")
+        self.permanent = permanent
+        self.calls = 0
+        self.names: list[str] = []
+
+    def _count(self, name: str) -> None:
+        self.calls += 1
+        self.names.append(name)
+        if self.calls == self.at or (self.permanent and self.calls > self.at):
+            raise self.error
+
+    def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
+        self._count("write")
+        super().write(first, records, gone)
+
+    def sync(self) -> None:
+        self._count("sync")
