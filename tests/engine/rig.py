@@ -167,7 +167,7 @@ class Rig:
         **how: Any,
     ) -> Message | None:
         """Fetch a message at once, or pop it with `settles`."""
-        selection = Selection.checked(name, tags, match)
+        selection = Selection.checked(name, None if tags is None else list(tags), match)
         return self.engine.take_now(self.consumer(client, selection=selection, **how), selection, self.now)
 
     def taken(self, *arguments: Any, **how: Any) -> Message:
@@ -192,7 +192,7 @@ class Rig:
         **how: Any,
     ) -> Consumer:
         """Subscribe to queues."""
-        selection = Selection.checked(name, tags, match)
+        selection = Selection.checked(name, None if tags is None else list(tags), match)
         how.setdefault("credit", 100)
         consumer = self.consumer(client, selection=selection, **how)
         self.engine.subscribe(consumer, selection)

@@ -93,6 +93,16 @@ class Groups:
             group.owner = None
             group.broken = False
 
+    def hold(self, name: str) -> None:
+        """Let nothing of a group step forward until it is let go: one of its messages is being replaced."""
+        self._named(name).retrying += 1
+
+    def let_go(self, name: str) -> None:
+        """Let a group go on that was held."""
+        group = self._by_name[name]
+        group.retrying -= 1
+        self._step(group)
+
     def settled(self, name: str) -> None:
         """Let the group go on after one of its messages was settled."""
         group = self._by_name.get(name)
@@ -150,6 +160,9 @@ class Groups:
     def _group(self, message: Message) -> Group:
         name = message.group
         assert name is not None  # noqa: S101  # only messages with a group come here
+        return self._named(name)
+
+    def _named(self, name: str) -> Group:
         group = self._by_name.get(name)
         if group is None:
             group = self._by_name[name] = Group(name)

@@ -171,12 +171,18 @@ class Queue(Cursor):
         is_bounded = self.settings.max_length is not None or self.settings.max_bytes is not None
         if is_bounded:
             self.room.check(size, replaced)
+        waiting = None if replaced is None else self.returned.get(replaced)
+        held = None if waiting is None else waiting.group
+        if held is not None:
+            self.groups.hold(held)
         if replaced is not None:
             self._replace(replaced, attributes, now)
         if is_bounded:
             self.room.make(size, now)
         sequence = self.effects.position
         self._add((_PUBLISH, self.number, now, sequence, client, priority, attributes or None, body))
+        if held is not None:
+            self.groups.let_go(held)
         return sequence
 
     def _add(self, record: Record) -> None:
