@@ -15,6 +15,7 @@ ENGINES_PORT = {
     "engine.effects",
     "engine.engine",
     "engine.inspection",
+    "engine.port",
     "engine.selection",
     "engine.transactions",
 }
