@@ -176,6 +176,32 @@ def test_a_missing_segment_is_noticed() -> None:
         assert outcome(rest, promises, synced, saved) == "refused", path
 
 
+@pytest.mark.parametrize("all_gone", [False, True])
+def test_a_log_that_was_collected_needs_an_index(all_gone: bool) -> None:
+    """Without any index, what was collected cannot be told from what was lost: the journal refuses, salvage goes on."""
+    disk = SimulatedDisk()
+    journal = new_journal(disk)
+    journal.open()
+    journal.adopt([])
+    for first in range(1, 801, 10):
+        gone = [one for one in range(max(1, first - 10), first) if one % 3 == 1 and (all_gone or one > 1)]
+        journal.write(first, [record_at(position) for position in range(first, first + 10)], gone)
+        journal.sync()
+        if first % 200 == 191:
+            journal.save(first + 10, b"state")
+    assert journal.collect(801) > 0
+    journal.close()
+    files = {path: data for path, data in disk.contents().items() if not path.endswith(".idx")}
+    assert any(path.endswith("00000001.seg") for path in files) != all_gone, "removed, or packed"
+    with pytest.raises(StoreDamaged, match="index is missing"):
+        new_journal(SimulatedDisk(files)).open()
+    disk = SimulatedDisk(files)
+    found = [one for batch in new_journal(disk, salvage=True).open().batches for one in batch.positions]
+    assert found[-1] == 800
+    again = new_journal(SimulatedDisk(disk.contents()))
+    assert [one for batch in again.open().batches for one in batch.positions] == found
+
+
 def test_a_batch_inside_of_a_body_is_not_taken_for_one() -> None:
     """A message may carry the journal's own bytes: when the batch around it is torn, they do not come to life."""
     disk, path, ends = log_of(40)

@@ -168,7 +168,9 @@ class Compactor:
         try:
             self._spares.with_ballast(lambda: self._write(segments))
         except OSError as error:
-            if is_full(error) and os.path.basename(self._temporary) in self._file_system.names(self._catalogue.directory):
+            if is_full(error) and os.path.basename(self._temporary) in self._file_system.names(
+                self._catalogue.directory
+            ):
                 self._file_system.remove(self._temporary)
             raise
 

@@ -59,7 +59,7 @@ def checksum(data: bytes | bytearray | memoryview, seed: int = 0) -> int:
 #    | magic  | version | flags | reserved | salt | base | previous | last | size | created | crc |
 #    | 8s     | u16     | u16   | u32 = 0  | u64  | u64  | u64      | u64  | u64  | f64     | u32 |
 #
-#    flags  1: compacted
+#    flags  1: compacted; 2: by salvage
 #    crc    CRC32C of the 64 bytes before it
 
 
@@ -73,16 +73,17 @@ class SegmentHeader(NamedTuple):
     size: int = 0  # bytes that were allocated
     created: float = 0.0  # seconds since the epoch
     compacted: bool = False
+    salvaged: bool = False  # compacted by salvage: what is not in it was lost, not settled
 
 
 _SEGMENT = struct.Struct("<8sHHIQQQQQd")
 _SUM = struct.Struct("<I")
-_COMPACTED = 1
+_COMPACTED, _SALVAGED = 1, 2
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
     """Return the first 512 bytes of a segment."""
-    flags = _COMPACTED if header.compacted else 0
+    flags = _COMPACTED * header.compacted | _SALVAGED * header.salvaged
     packed = _SEGMENT.pack(
         SEGMENT_MAGIC, VERSION, flags, 0,
         header.salt, header.base, header.previous, header.last, header.size, header.created,
@@ -102,7 +103,7 @@ def unpack_segment_header(data: bytes) -> SegmentHeader:
         raise NewerVersion(version)
     if _SUM.unpack_from(data, _SEGMENT.size)[0] != checksum(data[: _SEGMENT.size]):
         raise Malformed("the checksum of the header does not match")
-    return SegmentHeader(salt, base, previous, last, size, created, bool(flags & _COMPACTED))
+    return SegmentHeader(salt, base, previous, last, size, created, bool(flags & _COMPACTED), bool(flags & _SALVAGED))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ Headers and the chain of segments
   D  any other header that is not valid             damaged at 0
   E  a newer version                                too new
   F  a segment does not go on where the one before
-     ended, or none at or before the index begins   damaged (a segment is missing)
+     ended, or none at or before the index begins,
+     or a packed one that no index covers             damaged (a segment or an index is missing)
   G  an index that is not valid                     damaged (salvage takes the older one: nothing is lost)
 Segments that are not the last; they were synced and closed before the next one got its name
   H  no valid footer at the end                     damaged where the batches stop
@@ -184,6 +185,12 @@ class Recovery:
                     f"it goes on after position {after.header.previous}, but the segment before ends at {before.last}; "
                     "a segment is missing",
                 )  # fmt: skip
+        for segment in segments:
+            header = segment.header
+            if header.compacted and not header.salvaged and segment.last >= self._found.index_position:  # Case F.
+                raise damaged(
+                    segment.path, 0, "it was packed, and no index knows what was left out; an index is missing"
+                )
         if segments and segments[0].header.previous >= max(self._found.index_position, 1):  # Case F.
             raise damaged(
                 segments[0].path, 0,

@@ -201,7 +201,7 @@ class Salvage:
                 yield columns
 
     def _pack(self, part: Part, previous: int, last: int) -> None:
-        header = SegmentHeader(self._salts(), part.header.base, previous, last, 0, part.header.created, compacted=True)
+        header = SegmentHeader(self._salts(), part.header.base, previous, last, 0, part.header.created, True, True)
         temporary = os.path.join(self._segments, "packed" + TEMPORARY)
         packed = PackedSegment(self._file_system, self._segments, temporary, header)
         try:
@@ -221,6 +221,12 @@ class Salvage:
         if parts and parts[0].header.previous >= max(position, 1):
             self._lose(parts[0].path, 0, "what came before it is missing", None, parts[0].header.previous)
             self._pack(parts[0], 0, parts[0].last)
+        for part in parts:
+            if part.header.compacted and not part.header.salvaged and part.last >= max(position, 1):
+                self._lose(
+                    part.path, 0, "it was packed, and no index knows what was left out", part.header.base, part.last
+                )
+                self._pack(part, part.header.previous, part.last)
         for before, after in pairwise(parts):
             if after.header.previous > before.last:
                 self._lose(after.path, 0, "what came before it is missing", before.last + 1, after.header.previous)
