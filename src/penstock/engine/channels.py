@@ -277,6 +277,7 @@ def forget_assigned(cursor: Cursor) -> None:
             cursor.effects.gone.append(sequence)
             cursor.notify(sequence, Stage.DROP)
     cursor.assigned.clear()
+    cursor.lapsed.clear()  # a late success would be recorded of a cursor that is no more
 
 
 def untagged(name: str) -> QueueKey:
