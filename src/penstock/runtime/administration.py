@@ -110,8 +110,8 @@ class Administration:
 
     async def purge_queue(self, queue: str, *, tags: Iterable[str] = ()) -> int:
         """Drop all that waits in a queue; returns how many messages that were."""
-        channels = self._engine.channels
-        purged = channels.purge_queue(channels.queue(key_of(queue, tags)), self._now())
+        channels, now = self._engine.channels, self._now()
+        purged = channels.purge_queue(channels.queue(key_of(queue, tags)), now)
         await self._recorded(None)
         return purged
 
@@ -123,13 +123,14 @@ class Administration:
 
     async def alter_topic(self, topic: str, **settings: Any) -> None:
         """Change settings of a topic."""
-        channels = self._engine.channels
-        channels.alter_topic(channels.topic(topic), self._now(), settings)
+        channels, now = self._engine.channels, self._now()
+        channels.alter_topic(channels.topic(topic), now, settings)
         await self._recorded(None)
 
     async def delete_topic(self, topic: str) -> int:
         """Delete a topic with its subscribers; returns how many messages it kept."""
-        deleted = self._engine.subscriptions.delete_topic(self._engine.channels.topic(topic), self._now())
+        now = self._now()
+        deleted = self._engine.subscriptions.delete_topic(self._engine.channels.topic(topic), now)
         await self._recorded(None)
         return deleted
 
