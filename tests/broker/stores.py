@@ -32,12 +32,12 @@ class HeldStore(Memory):
         self.may_sync.set()
 
     def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
-        self.may_write.wait()
+        assert self.may_write.wait(10)
         super().write(first, records, gone)
         self.written += records
 
     def sync(self) -> None:
-        self.may_sync.wait()
+        assert self.may_sync.wait(10)
         self.synced = len(self.written)
 
 
