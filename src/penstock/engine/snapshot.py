@@ -1,7 +1,7 @@
 """The state of an engine as plain values, and an engine made of them.
 
-The records of messages stay in the store: of most messages only the sequence is in the snapshot. What cannot survive
-a restart anyway (consumers, publishers, who waited) is left out.
+The records of messages stay in the store: of most messages only the sequence is in the snapshot. With a store that
+cannot recall them they are part of it. What cannot survive a restart anyway (consumers, who waited) is left out.
 """
 
 from array import array
@@ -45,6 +45,7 @@ def dump(engine: Engine) -> dict[str, Any]:
             if subscription.number
         ],
         "readers": [asdict(reader) for reader in engine.readers.by_name.values()],
+        "records": None if engine.agenda.recall is not None else _all_records(engine),
     }
 
 
@@ -67,6 +68,20 @@ def load(engine: Engine, state: dict[str, Any]) -> None:
     for reader in state["readers"]:
         engine.readers.restore(reader["name"], reader["position"], reader["moved_at"])
     engine.effects.dirty.clear()
+
+
+def _all_records(engine: Engine) -> list[Record]:
+    """Return the records of all messages, each once."""
+    records: dict[int, Record] = {}
+    for topic in engine.channels.topics.values():
+        records.update(topic.records or {})
+    for queue in engine.channels.queues.values():
+        for entry in [*queue.ready.entries(), *queue.delayed.values()]:
+            if isinstance(entry, tuple):
+                records[entry[3]] = entry
+        for message in [*queue.returned.values(), *queue.assigned.values()]:
+            records[message.sequence] = message.record
+    return list(records.values())
 
 
 def _dump_queue(queue: Queue, times: "_Times") -> dict[str, Any]:
@@ -173,14 +188,28 @@ class _Records:
         return self._by_sequence[sequence]
 
     def learn(self, state: dict[str, Any]) -> None:
-        """Recall all that a state names."""
-        wanted = sorted({sequence for cursor in _dumped_cursors(state) for sequence in _named(cursor)})
+        """Recall all that a state names, or take it from there."""
         recall = self._engine.agenda.recall
-        if wanted:
-            assert recall is not None  # noqa: S101  # a store that keeps anything recalls
-            for start in range(0, len(wanted), _RECALL_AT_ONCE):
-                for record in recall(wanted[start : start + _RECALL_AT_ONCE]):
-                    self._by_sequence[record[3]] = record
+        if recall is None:
+            for fields in state["records"] or ():
+                self._by_sequence[fields[3]] = tuple(fields)
+            return
+        wanted = sorted({sequence for cursor in _dumped_cursors(state) for sequence in _named(cursor)})
+        for start in range(0, len(wanted), _RECALL_AT_ONCE):
+            for record in recall(wanted[start : start + _RECALL_AT_ONCE]):
+                self._by_sequence[record[3]] = record
+
+    def resident(self, sequence: int) -> Record | None:
+        """Return the record of a message if no store can recall it."""
+        return self._by_sequence[sequence] if self._engine.agenda.recall is None else None
+
+    def wait(self, cursor: Cursor, sequences: "array[int]", priority: int) -> None:
+        """Let messages wait that were never handed out."""
+        if self._engine.agenda.recall is not None:
+            cursor.ready.push_cold(sequences, priority)
+        else:
+            for sequence in sequences:
+                cursor.ready.push(self._by_sequence[sequence], priority)
 
 
 def _dumped_cursors(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -214,6 +243,8 @@ def _load_topic(engine: Engine, dumped: dict[str, Any], known: _Records) -> None
     topic.sizes = array("Q", dumped["sizes"])
     topic.timed = {sequence: (due, expires_at) for sequence, due, expires_at in dumped["timed"]}
     topic.horizon, topic.bytes = dumped["horizon"], dumped["bytes"]
+    if topic.records is not None:
+        topic.records = {topic.sequences[row]: known[topic.sequences[row]] for row in topic.kept()}
     _load_dedup(topic, dumped)
     _load_watched(topic, dumped)
     for name, count in dumped["totals"].items():
@@ -228,9 +259,9 @@ def _load_topic(engine: Engine, dumped: dict[str, Any], known: _Records) -> None
 
 def _load_cursor(engine: Engine, cursor: Queue | Subscriber, dumped: dict[str, Any], known: _Records) -> None:
     for priority, sequences in dumped["lanes"]:
-        cursor.ready.push_cold(array("Q", sequences), priority)
+        known.wait(cursor, array("Q", sequences), priority)
     for sequence, time in dumped["delayed"]:
-        cursor.delayed[sequence] = None
+        cursor.delayed[sequence] = known.resident(sequence)
         cursor.agenda.delays.add(time, (cursor, sequence))
     for sequence, place, attempt, ident, redelivered, due in dumped["returned"]:
         message = _message(cursor, known[sequence], place, attempt, ident, redelivered=redelivered)
