@@ -8,18 +8,6 @@ import pytest
 
 from tests.architecture.tree import Module, modules
 
-#: What of the engine a protocol session calls; how a queue keeps its messages is none of its business.
-ENGINES_PORT = {
-    "engine.clients",
-    "engine.consumers",
-    "engine.effects",
-    "engine.engine",
-    "engine.inspection",
-    "engine.port",
-    "engine.selection",
-    "engine.transactions",
-}
-
 #: What each room may import of ours, besides itself; `store.port` opens that module alone, and "*" everything.
 MAY_IMPORT: dict[str, set[str]] = {
     "": {"broker", "model"},  # penstock/__init__.py, lazily
@@ -29,8 +17,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"engine", "store", "model"},
     "broker": {"runtime", "engine", "store", "model"},
     "sync": {"broker", "runtime", "model"},
-    "protocols": {*ENGINES_PORT, "model"},
-    "server": {"protocols", "broker", "runtime", "model"},
+    "protocols": {"engine.port", "model"},
+    "server": {"protocols", "broker", "runtime", "engine.port", "model"},
     "client": {"protocols", "model"},
     "pipeline": {"model", "store.journal.format", "client"},
     "dashboard": set(),
