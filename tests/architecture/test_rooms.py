@@ -42,7 +42,7 @@ def strangers(module: Module, may_import: set[str]) -> list[str]:
         f"{module.place}:{line} imports {name}"
         for line, name in module.imports
         if name.split(".")[0] == "penstock"
-        and name not in public
+        and name not in {*public, "penstock.__version__"}
         and not any(f"{name}.".startswith(f"{room}.") for room in allowed)
         and not (not module.parts and name == "penstock")
     ]
