@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine import snapshot
 from penstock.engine.readers import LogStretch, Retention
-from penstock.model.errors import StoreError
+from penstock.model.errors import StoreError, StoreFull
 from penstock.model.stages import Level
 from penstock.runtime.backup import write_backup
 from penstock.runtime.commits import Commit
@@ -117,6 +117,8 @@ class Upkeep:
     async def _index_quietly(self) -> None:
         try:
             await self._index()
+        except StoreFull:
+            return  # there is no room for an index now; what it would have covered is replayed, and it is tried again
         except StoreError as error:
             self._runtime.fail(error)
 
