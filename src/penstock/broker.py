@@ -191,6 +191,9 @@ class Broker(Administration):
         Without tags, from any queue of that name. It is leased for `work_timeout` seconds, else as its queue has it;
         `sync` says how far its assignment must be persisted before it is returned.
         """
+        level = Level.READY if sync == "ready" else self._level(sync, "sync")
+        if wait:
+            wait = checked_seconds(wait, "wait")
         if tags is None and selector is None:
             queues = self._engine.channels.by_name.get(queue)
             if queues is not None and len(queues) == 1 and not queues[0].exclusives:
@@ -198,8 +201,8 @@ class Broker(Administration):
                 timeout = only.settings.heartbeat_timeout if work_timeout is None else _lease(work_timeout)
                 message = only.take(self._me, self._now(), timeout)
                 if message is not None:
-                    if self._runtime.touch() or sync != "ready":
-                        await self._runtime.confirm(self._level(sync))
+                    if self._runtime.touch() or level is not Level.READY:
+                        await self._runtime.confirm(level)
                     return message
                 if not wait:
                     return None
@@ -218,6 +221,8 @@ class Broker(Administration):
     ) -> list[Message]:
         """Return up to `most` messages: what is there, or the first that comes within `wait` seconds."""
         checked_count(most, "most", 1, self._limits.credit_max)
+        self._level(sync, "sync")
+        wait = checked_seconds(wait, "wait")
         selection = Selection.checked(queue, tags, match)
         consumer = Consumer(
             self._me, ignore, credit=most, timeout=_lease(work_timeout), takes_turns=selection.takes_turns
@@ -388,7 +393,7 @@ class Broker(Administration):
             once=True,
             takes_turns=selection.takes_turns,
             selector=None if selector is None else self._engine.selected_by(parse(selector).matches),
-            level=self._level(sync),
+            level=self._level(sync, "sync"),
         )
         message = self._engine.take_now(consumer, selection, self._now())
         if message is None and seconds:

@@ -231,8 +231,8 @@ class Administration:
             self._runtime.check_room()
         return now
 
-    def _level(self, confirm: object) -> Level:
-        level = checked_level(confirm, "confirm")
+    def _level(self, confirm: object, key: str = "confirm") -> Level:
+        level = checked_level(confirm, key)
         return level if self._runtime.store.durable else Level.READY
 
     async def _recorded(self, confirm: object) -> None:
