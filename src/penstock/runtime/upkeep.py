@@ -118,7 +118,7 @@ class Upkeep:
         try:
             await self._index()
         except StoreFull:
-            return  # there is no room for an index now; what it would have covered is replayed, and it is tried again
+            self._grown = 0  # no room for an index now: it is tried again when the log has grown as much once more
         except StoreError as error:
             self._runtime.fail(error)
 
