@@ -4,6 +4,7 @@ An index is saved when the log has grown enough since the last one, and what nob
 """
 
 import asyncio
+import contextlib
 import os
 from array import array
 from asyncio import AbstractEventLoop, Future
@@ -74,7 +75,8 @@ class Upkeep:
     async def save_last(self) -> None:
         """Save the index of a broker that stops."""
         if self._executor is not None:
-            await self._index(collects=False)
+            with contextlib.suppress(StoreFull):  # all is durable without it; the next start replays more
+                await self._index(collects=False)
 
     async def backup(self, path: str | os.PathLike[str]) -> int:
         """Write the present state to a file, while everything goes on; returns the size of the file."""
