@@ -1,6 +1,7 @@
 """A disk that is full or fails: publishers are told, settling goes on, and a start afterwards finds what was promised."""
 
 import asyncio
+import contextlib
 import errno
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ async def filled(broker: Broker, most: int = 100_000) -> list[int]:
         try:
             sequences.append((await broker.enqueue("orders", b"x" * 2000)).sequence)
         except Unavailable as error:
-            assert error.key == "disk"
+            assert error.key == "disk"  # noqa: PT017  # the loop is what is tested
             return sequences
     raise AssertionError("the disk did not fill up")
 
@@ -59,6 +60,7 @@ async def publishing_again(broker: Broker) -> None:
 
 async def full_and_drained(broker: Broker) -> None:
     """Fill the disk, see who is refused and who is not, and drain it."""
+    await drained(broker)
     published = await filled(broker)
     assert len(published) > 20
     assert broker.is_healthy
@@ -137,11 +139,8 @@ async def test_whichever_call_of_the_disk_fails(error: int, permanent: bool) -> 
         confirmed: list[tuple[str, int]] = []
         start = disk.count
         disk.fault = Fault(start + at, error, permanent=permanent)
-        refused = False
-        try:
+        with contextlib.suppress(Unavailable):
             await asyncio.wait_for(worked(broker, confirmed), 20)
-        except Unavailable:
-            refused = True
         struck = disk.count >= start + at
         count = len(confirmed)
         if not broker.is_healthy:
@@ -153,15 +152,13 @@ async def test_whichever_call_of_the_disk_fails(error: int, permanent: bool) -> 
             with pytest.raises(Unavailable):
                 await broker.collect()
         files = disk.contents()
-        try:
+        with contextlib.suppress(Unavailable):  # the fault may strike only now
             await broker.close()
-        except Unavailable:
-            assert refused or struck
         assert len(confirmed) == count
         await check_after(files, confirmed)
         if not struck:
             break
-        at += 5
+        at += 11
     assert failures > 5 or error == errno.ENOSPC
 
 
