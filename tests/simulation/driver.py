@@ -65,6 +65,9 @@ class Driver:
         self.written = self.synced = first - 1
         #: What the engine must look like when it comes back from each commit that is not durable yet, or is the last that is.
         self.summaries: dict[int, Summary] = {}
+        self.keeps_all = False
+        #: Calls that the disk had seen when a commit became durable.
+        self.promises: list[tuple[int, int]] = []
         self.restored = recovery.restore(self.store, self.engine, self.now())
         self.commit()
 
@@ -90,8 +93,10 @@ class Driver:
             self.store.sync()
             self.in_flight = None
             self.synced = self.written
-            for number in [number for number in self.summaries if number < self.synced]:
-                del self.summaries[number]
+            self.promises.append((len(self.disk.calls), self.synced))
+            if not self.keeps_all:
+                for number in [number for number in self.summaries if number < self.synced]:
+                    del self.summaries[number]
 
     def commit(self) -> None:
         """Write and sync all that was recorded."""
