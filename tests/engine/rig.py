@@ -91,7 +91,7 @@ class Rig:
         positions = [position for position in sorted(self.log) if position >= from_position]
         replay.apply(positions, [self.log[position] for position in positions])
         replay.finish(after.now)
-        after._ids = 10_000
+        after._ids = self._ids + 1000
         after.client = after.connect()
         return after
 
