@@ -14,15 +14,15 @@ import signal
 import sys
 import tracemalloc
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
-from harness import MIB, Gaps, bar, describe_machine, directory, in_child, parser, progress, rss, run, table
+from harness import MIB, Gaps, bar, describe_machine, directory, in_child, parser, percentile, progress, rss, run, table
 
 from penstock import Broker
 
 CHUNK = 1000
 SHALLOW = 1000
-DRAINED = 50_000
+TURNS = 100
 
 
 async def fill(path: str, count: int, size: int, *, traced: bool, killed: bool) -> None:
@@ -79,53 +79,42 @@ def _forget_pages(path: str) -> None:
 
 async def dispatch(path: str, size: int) -> None:
     """Compare the rates of handing out, from the deep queue and from one of a thousand messages."""
-    rates: dict[str, list[float]] = {}
+    spent: dict[str, list[tuple[float, float]]] = {}
     async with Broker.open(path, confirm="ready") as broker:
-        for _ in range(3):
-            for queue, each in [("shallow", SHALLOW), ("deep", DRAINED)]:
-                for way, take in [("poll", polled), ("subscribe", subscribed), ("in step", in_step)]:
-                    seconds = 0.0
-                    for _ in range(DRAINED // each):
-                        length = (await broker.status(queue)).ready if queue == "deep" else 0
-                        if length < each:
-                            await broker.enqueue_many(queue, [b"y" * size] * (each - length), confirm="sync")
-                        gc.collect()
-                        seconds += await take(broker, queue, each)
-                    rates.setdefault(f"{way} {queue}", []).append(DRAINED / seconds)
-    print(json.dumps({name: max(found) for name, found in rates.items()}))
+        for _ in range(TURNS):
+            for way, take in [("poll", polled), ("in step", in_step)]:
+                for queue in ("shallow", "deep"):
+                    gc.collect()
+                    await broker.enqueue_many(queue, [b"y" * size] * SHALLOW, confirm="sync")
+                    begun = perf_counter(), process_time()
+                    await take(broker, queue, size)
+                    seconds = perf_counter() - begun[0], process_time() - begun[1]
+                    spent.setdefault(f"{way} {queue}", []).append(seconds)
+                    if way == "in step":
+                        await polled(broker, queue, size)
+    quick = {
+        name: [percentile([one[at] for one in all_of_them], 25) for at in (0, 1)] for name, all_of_them in spent.items()
+    }
+    print(json.dumps(quick))
 
 
-async def polled(broker: Broker, queue: str, count: int) -> float:
-    """Poll and complete one after the other; return the seconds."""
-    begun = perf_counter()
-    for _ in range(count):
+async def polled(broker: Broker, queue: str, size: int) -> None:
+    """Poll and complete a thousand, one after the other, until the last is synced."""
+    del size
+    for left in range(SHALLOW - 1, -1, -1):
         message = await broker.poll(queue)
         assert message is not None  # noqa: S101  # it was put there
-        await broker.complete(message)
-    return perf_counter() - begun
+        await broker.complete(message, confirm=None if left else "sync")
 
 
-async def subscribed(broker: Broker, queue: str, count: int) -> float:
-    """Subscribe and complete; return the seconds."""
-    begun = perf_counter()
-    async with broker.subscribe(queue) as messages:
-        for _ in range(count):
-            await broker.complete(await anext(messages))
-    return perf_counter() - begun
-
-
-async def in_step(broker: Broker, queue: str, count: int) -> float:
-    """Enqueue one for each that is polled and completed, so that the depth stays; return the seconds."""
-    begun = perf_counter()
-    for _ in range(count):
-        await broker.enqueue(queue, b"z" * 200)
+async def in_step(broker: Broker, queue: str, size: int) -> None:
+    """Enqueue one for each that is polled and completed, so that the depth stays, until the last is synced."""
+    body = b"z" * size
+    for left in range(SHALLOW - 1, -1, -1):
+        await broker.enqueue(queue, body)
         message = await broker.poll(queue)
         assert message is not None  # noqa: S101
-        await broker.complete(message)
-    seconds = perf_counter() - begun
-    if queue == "shallow":
-        await polled(broker, queue, count)
-    return seconds
+        await broker.complete(message, confirm=None if left else "sync")
 
 
 def disk_bytes(path: str) -> int:
@@ -144,7 +133,7 @@ def measure(options: argparse.Namespace) -> None:
         progress("starting after a clean end")
         after_close = in_child("--step", "start", clean)
         progress("handing out")
-        rates = in_child("--step", "dispatch", clean, str(count), str(size))
+        quick = in_child("--step", "dispatch", clean, str(count), str(size))
         progress("publishing, then killed")
         in_child("--step", "kill", killed, str(count), str(size))
         after_kill = in_child("--step", "start", killed)
@@ -182,18 +171,15 @@ def measure(options: argparse.Namespace) -> None:
             ["after the second, MiB", after_kill["rss"] / MIB, ""],
         ],
     )
+    rows: list[list[object]] = []
+    for name, way in [("poll, complete", "poll"), ("enqueue, poll, complete", "in step")]:
+        (shallow, shallow_cpu), (deep, deep_cpu) = quick[f"{way} shallow"], quick[f"{way} deep"]
+        share = 100 * shallow / deep
+        rows.append([name, SHALLOW / shallow, SHALLOW / deep, share, bar(share, 80), 100 * shallow_cpu / deep_cpu])
     table(
-        "Messages/s, confirm=ready, one task",
-        ["", f"{SHALLOW:,} waiting", f"{count:,} waiting", "%", ""],
-        [
-            [name, shallow, deep, 100 * deep / shallow, bar(100 * deep / shallow, 80)]
-            for name, way in [
-                ("poll, complete", "poll"),
-                ("subscribe, complete", "subscribe"),
-                ("enqueue, poll, complete", "in step"),
-            ]
-            for shallow, deep in [(rates[f"{way} shallow"], rates[f"{way} deep"])]
-        ],
+        f"Messages/s from a queue, synced after each {SHALLOW:,}; the quicker quarter of {TURNS} turns",
+        ["", f"{SHALLOW:,} waiting", f"{count:,} waiting", "%", "", "% by processor time"],
+        rows,
     )
 
 
