@@ -1,0 +1,45 @@
+"""The engine as protocols see it: the names that a session uses, and what it asks of whoever runs the engine."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.engine.clients import Client
+from penstock.engine.consumers import OWN_LEASE, Consumer
+from penstock.engine.engine import Engine
+from penstock.engine.inspection import headers_of
+from penstock.engine.selection import Selection
+from penstock.engine.transactions import Outcome, Publish, Settle, settle
+from penstock.model.stages import Level
+
+__all__ = [
+    "OWN_LEASE",
+    "BrokerPort",
+    "Client",
+    "Consumer",
+    "Engine",
+    "Outcome",
+    "Publish",
+    "Selection",
+    "Settle",
+    "headers_of",
+    "settle",
+]
+
+
+class BrokerPort(Protocol):
+    """An engine at work: time goes by, and what it did is persisted. `penstock.runtime.runtime.Runtime` is one."""
+
+    engine: Engine
+    now: Callable[[], float]
+
+    def check(self) -> None:
+        """Raise if nothing can be recorded any more."""
+
+    def check_room(self) -> None:
+        """Raise if no message can be accepted now."""
+
+    def touch(self, size: int = 0) -> bool:
+        """Take note that the engine was called, with a body of `size` bytes; returns whether the store is behind."""
+
+    def after(self, level: Level, action: Callable[[], None]) -> None:
+        """Call `action` when all that was recorded so far is persisted as far as `level`."""

@@ -1,0 +1,194 @@
+"""Frames of STOMP: a parser that takes the stream in any pieces, and what goes into a frame that is sent.
+
+    frame   = EOL* command EOL (header EOL)* EOL body NUL EOL*
+    header  = name ":" value          the first of several with one name counts
+    EOL     = [CR] LF
+    body    = content-length bytes if that header is there, else all up to the next NUL
+
+Versions 1.1 and 1.2 escape CR, LF, colon and backslash in headers, except those of CONNECT and CONNECTED.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_EOL = re.compile(rb"\r?\n\r?\n")
+_ESCAPES = {b"\\r": b"\r", b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\"}
+_ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
+_TO_ESCAPE = re.compile(rb"[\r\n:\\]")
+_ESCAPED = {escaped: escape for escape, escaped in _ESCAPES.items()}
+_UNESCAPED_COMMANDS = (b"CONNECT", b"STOMP")
+
+CONTENT_LENGTH = b"content-length"
+_CONTENT_LENGTH_DIGITS_MAX = 12
+
+
+class Frame(NamedTuple):
+    """A frame as it came: names and values of headers are unescaped bytes."""
+
+    command: bytes
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+class FrameError(Exception):
+    """The stream cannot be understood from here on; the text is fit for the peer."""
+
+
+@dataclass(slots=True, frozen=True)
+class FrameLimits:
+    """What a frame may have; see `STRANGER` for those who have not logged in."""
+
+    #: Longest command there is: COMMIT and the like have six, `UNSUBSCRIBE` has eleven, errors of people a few more.
+    command_bytes_max: int = 32
+    #: Command and headers together; they are parsed on the loop.
+    head_bytes_max: int = 128 * 2**10
+    headers_max: int = 1000
+    body_bytes_max: int = 16 * 2**20
+
+
+#: Until login: enough for any CONNECT, too little to fill the memory with.
+STRANGER = FrameLimits(head_bytes_max=64 * 2**10, headers_max=100, body_bytes_max=0)
+
+
+class Parser:
+    """Turns bytes into frames; what is not whole yet waits for more."""
+
+    __slots__ = ("_body_from", "_pieces", "_pieces_size", "_wanted", "error", "escapes", "limits")
+
+    def __init__(self, limits: FrameLimits = STRANGER) -> None:
+        self.limits = limits
+        #: Whether headers are escaped: from version 1.1 on.
+        self.escapes = True
+        #: Why nothing more can be understood.
+        self.error: FrameError | None = None
+        self._pieces: list[bytes] = []
+        self._pieces_size = 0
+        #: How many bytes must be there before parsing is worth another try; -1: until there is a NUL.
+        self._wanted = 0
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that are whole by now; after the first that is wrong, `error` is set."""
+        if self.error is not None:
+            return []
+        if self._pieces:
+            self._pieces.append(data)
+            self._pieces_size += len(data)
+            if self._wanted < 0:
+                if b"\0" not in data and self._pieces_size <= self.limits.head_bytes_max + self.limits.body_bytes_max:
+                    return []
+            elif self._pieces_size < self._wanted:
+                return []
+            data = b"".join(self._pieces)
+            self._pieces = []
+        frames: list[Frame] = []
+        try:
+            rest = self._parse(data, frames)
+        except FrameError as error:
+            self.error = error
+            return frames
+        if rest:
+            self._pieces, self._pieces_size = [rest], len(rest)
+        return frames
+
+    def _parse(self, data: bytes, frames: list[Frame]) -> bytes:
+        """Append the whole frames; returns what is left."""
+        start = 0
+        size = len(data)
+        while True:
+            while start < size and data[start] in b"\r\n":
+                start += 1
+            if start >= size:
+                return b""
+            end = data.find(b"\n\n", start)
+            head = data[start:end] if end >= 0 else b""
+            body_from = end + 2
+            if end < 0 or b"\r" in head:
+                found = _EOL.search(data, start)
+                if found is None:
+                    return self._wait_for_head(data, start)
+                head, body_from = data[start : found.start()], found.end()
+            if len(head) > self.limits.head_bytes_max:
+                raise self._too_large("headers", len(head), self.limits.head_bytes_max)
+            command, headers = self._headers(head)
+            length = headers.get(CONTENT_LENGTH)
+            body_to = data.find(b"\0", body_from) if length is None else body_from + self._length(length)
+            if body_to < 0:
+                return self._wait_for_nul(data, start, body_from)
+            if body_to >= size:
+                self._wanted = body_to - start + 1
+                return data[start:]
+            if body_to - body_from > self.limits.body_bytes_max:
+                raise self._too_large("body", body_to - body_from, self.limits.body_bytes_max)
+            if data[body_to]:
+                raise FrameError("the body is longer than its content-length says: no NUL follows it")
+            frames.append(Frame(command, headers, data[body_from:body_to]))
+            start = body_to + 1
+
+    def _headers(self, head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+        lines = head.split(b"\n")
+        if b"\r" in head:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        command = lines[0]
+        if len(command) > self.limits.command_bytes_max:
+            raise FrameError(f"the command has {len(command)} bytes; that is none of STOMP's")
+        if len(lines) - 1 > self.limits.headers_max:
+            raise self._too_large("number of headers", len(lines) - 1, self.limits.headers_max)
+        try:
+            headers = dict([line.split(b":", 1) for line in lines[:0:-1]])  # backwards: the first of a name stays
+        except ValueError:
+            raise FrameError("a header has no colon") from None
+        if b"\\" in head and self.escapes and command not in _UNESCAPED_COMMANDS:
+            headers = {_unescaped(name): _unescaped(value) for name, value in headers.items()}
+        return command, headers
+
+    def _length(self, text: bytes) -> int:
+        if not text.isdigit() or len(text) > _CONTENT_LENGTH_DIGITS_MAX:
+            raise FrameError("content-length is not a number")
+        length = int(text)
+        if length > self.limits.body_bytes_max:
+            raise self._too_large("body", length, self.limits.body_bytes_max)
+        return length
+
+    def _wait_for_head(self, data: bytes, start: int) -> bytes:
+        size = len(data) - start
+        if size > self.limits.head_bytes_max:
+            raise self._too_large("headers", size, self.limits.head_bytes_max)
+        line_end = data.find(b"\n", start)
+        if (len(data) if line_end < 0 else line_end) - start > self.limits.command_bytes_max + 1:
+            raise FrameError("this is not a command of STOMP")
+        self._wanted = 0
+        return data[start:]
+
+    def _wait_for_nul(self, data: bytes, start: int, body_from: int) -> bytes:
+        size = len(data) - body_from
+        if size > self.limits.body_bytes_max:
+            raise self._too_large("body", size, self.limits.body_bytes_max)
+        self._wanted = -1
+        return data[start:]
+
+    def _too_large(self, what: str, size: int, limit: int) -> FrameError:
+        return FrameError(f"the {what} of the frame: {size} is more than the {limit} allowed")
+
+
+def _unescaped(text: bytes) -> bytes:
+    if b"\\" not in text:
+        return text
+
+    def replace(found: re.Match[bytes]) -> bytes:
+        whole = found.group()
+        if whole not in _ESCAPES:
+            raise FrameError(f"the escape {whole.decode(errors='replace')} is none of STOMP's")
+        return _ESCAPES[whole]
+
+    return _ESCAPE.sub(replace, text)
+
+
+def escaped(text: bytes) -> bytes:
+    """Escape a name or a value of a header, as versions 1.1 and 1.2 have it."""
+    return _TO_ESCAPE.sub(lambda found: _ESCAPED[found.group()], text)
+
+
+def unescapable(text: bytes) -> bytes:
+    """Return a name or a value as version 1.0 can have it, which knows no escapes."""
+    return _TO_ESCAPE.sub(lambda found: b" " if found.group() in b"\r\n" else found.group(), text)

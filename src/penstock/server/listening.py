@@ -1,0 +1,62 @@
+"""Listening addresses: what an option may say, and the sockets for it."""
+
+import socket
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from penstock.model.errors import BadRequest
+
+BACKLOG = 1024
+_PORT_MAX = 65535
+
+
+@dataclass(slots=True, frozen=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+    tls: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody on another machine can get there."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parsed_address(text: str, option: str) -> Address:
+    """Read `HOST:PORT`, `[v6]:PORT` or `tls:HOST:PORT`."""
+    rest = text.removeprefix("tls:")
+    host, _, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise BadRequest(
+            f"{option} is {text!r}; it must be HOST:PORT or tls:HOST:PORT, such as 127.0.0.1:0", key=option
+        )
+    return Address(host, int(port), rest != text)
+
+
+def bound_socket(address: Address, option: str) -> socket.socket:
+    """Return a listening socket, or say in a sentence why there is none."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise BadRequest(
+            f"cannot listen on {address} ({option}): {error.strerror or error}; is another program there?", key=option
+        ) from error
+    return listener

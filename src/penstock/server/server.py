@@ -1,0 +1,73 @@
+"""The server: a runtime behind its doors, from the first listener to the last connection."""
+
+import asyncio
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock import __version__
+from penstock.engine.port import Client
+from penstock.model.errors import PermissionDenied
+from penstock.protocols.stomp.frames import FrameLimits
+from penstock.runtime.runtime import Runtime
+from penstock.server.connection import StompConnection
+from penstock.server.listening import Address, bound_socket
+
+
+@dataclass(slots=True, frozen=True)
+class Door:
+    """A protocol at an address."""
+
+    name: str  # as it is printed when the server is ready
+    option: str  # where the address was said
+    address: Address
+
+
+class Server:
+    """See the module."""
+
+    def __init__(self, runtime: Runtime, doors: list[Door], tls: ssl.SSLContext | None = None) -> None:
+        self._runtime = runtime
+        self._doors = doors
+        self._tls = tls
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[StompConnection] = set()
+
+    async def start(self, say: Callable[[str], None]) -> None:
+        """Recover, listen, and say where."""
+        sockets = [(door, bound_socket(door.address, door.option)) for door in self._doors]
+        await self._runtime.start()
+        for door, listener in sockets:
+            await self._listen(door, listener)
+            say(f"{door.name} {_where(listener)}")
+        say("ready")
+
+    async def stop(self) -> None:
+        """Stop accepting, release what clients hold, make everything durable."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.stop()
+        await self._runtime.stop()
+
+    async def _listen(self, door: Door, listener: socket.socket) -> None:
+        tls = self._tls if door.address.tls else None
+        limits = FrameLimits(body_bytes_max=self._runtime.engine.limits.body_bytes_max)
+
+        def connect() -> StompConnection:
+            return StompConnection(self._runtime, self._login, limits, self._connections, __version__)
+
+        self._servers.append(await asyncio.get_running_loop().create_server(connect, sock=listener, ssl=tls))
+
+    def _login(self, user: str | None, secret: str | None) -> Client:
+        del secret
+        if user not in (None, "", "guest"):
+            raise PermissionDenied(f"there is no user {user!r}, or the secret is wrong", key="login")
+        return self._runtime.engine.clients.connect(self._runtime.now(), secrets.token_bytes(16), user=user or "")
+
+
+def _where(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return str(Address(host, port))
