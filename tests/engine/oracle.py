@@ -1,5 +1,6 @@
 """Random work on an engine, and what two engines must have in common if one was restored from the other's records."""
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -72,10 +73,8 @@ class Work:
             (1, self.read),
         ]
         weights, chosen = zip(*actions, strict=True)
-        try:
+        with contextlib.suppress(PenstockError):
             self.random.choices(chosen, weights)[0]()
-        except PenstockError:
-            pass
 
     def _said(self, *, topic: bool = False) -> dict[str, Any]:
         pick = self.random
@@ -231,7 +230,8 @@ class Work:
     def alter(self) -> None:
         if self.random.random() < 0.5:
             name, tags = self.random.choice(list(QUEUES))
-            changes = self.random.choice([{"paused": True}, {"paused": False}, {"ttl": 9.0}, {"retry_delay": 1.0}])
+            some: list[dict[str, Any]] = [{"paused": True}, {"paused": False}, {"ttl": 9.0}, {"retry_delay": 1.0}]
+            changes = self.random.choice(some)
             self.rig.engine.alter(key(name, *tags), self.rig.now, changes)
         else:
             topic = self.rig.engine.channels.topic(self.random.choice(list(TOPICS)))
@@ -250,8 +250,8 @@ class Work:
             name, tags = self.random.choice(list(QUEUES))
             operations.append(Publish(key(name, *tags), self._body(), 4, self.rig.attributes(**self._said())))
         held = self._held()
-        for message in self.random.sample(held, min(len(held), self.random.randrange(3))):
-            operations.append(Settle(message, self.random.choice(list(Outcome)), "tx"))
+        chosen = self.random.sample(held, min(len(held), self.random.randrange(3)))
+        operations += [Settle(message, self.random.choice(list(Outcome)), "tx") for message in chosen]
         self.random.shuffle(operations)
         self.rig.engine.transact(operations, self._client(), self.rig.now)
 
@@ -344,7 +344,7 @@ def check(engine: Engine) -> None:
         held_back = _held_back(cursor)
         in_order = [number for number in cursor.returned if number not in cursor.delayed and number not in held_back]
         assert cursor.ready.count == len(fresh) + len(in_order), f"{cursor}: {cursor.ready.count} in order"
-        assert [_sequence(entry) for entry in cursor.ready.entries()].sort() == [*fresh, *in_order].sort()
+        assert sorted(map(_sequence, cursor.ready.entries())) == sorted([*fresh, *in_order])
         assert cursor.held_back == len(held_back), f"{cursor}: {cursor.held_back} held back, not {held_back}"
         assert not set(cursor.assigned) & {*fresh, *cursor.returned, *cursor.delayed}
         assert set(cursor.assigned.values()) <= held
@@ -363,11 +363,11 @@ def _held_back(cursor: Cursor) -> set[int]:
     groups = getattr(cursor, "groups", None)
     if groups is None:
         return set()
+    waiting: list[Message] = [entry[3] for group in groups._by_name.values() for entry in group.waiting]
     return {
-        entry[3].sequence
-        for group in groups._by_name.values()
-        for entry in group.waiting
-        if cursor.returned.get(entry[3].sequence) is entry[3] and entry[3].sequence not in cursor.delayed
+        message.sequence
+        for message in waiting
+        if cursor.returned.get(message.sequence) is message and message.sequence not in cursor.delayed
     }
 
 

@@ -83,7 +83,7 @@ class Rig:
         """Return a broker that starts from all that was recorded, or from an index and what came after it."""
         self.flush()
         after = Rig(recalls=self.recalls, limits=self.limits, now=self.now)
-        after.log = self.log
+        after.log = dict(self.log)
         after.engine = Engine(recall=after.recall if self.recalls else None, limits=self.limits)
         if index is not None:
             snapshot.load(after.engine, msgspec.msgpack.decode(index))

@@ -47,7 +47,7 @@ class TestGoing:
         rig.publish()
 
         assert not consumer.is_open
-        assert rig.taken()
+        assert rig.taken().body == b"m"
 
     def test_it_is_forgotten(self, rig: Rig) -> None:
         """Nothing is left of a client that is gone for good, where it published neither."""

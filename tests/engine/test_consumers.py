@@ -390,3 +390,30 @@ class TestFastPop:
         rig.publish(fast=True, name="new")
 
         assert [record[0] for record in rig.flush().log.values()].count(1) == 2
+
+
+class TestMany:
+    """More than a few consumers and queues."""
+
+    def test_a_crowd_is_served_evenly(self, rig: Rig) -> None:
+        """With more consumers than are compared each time, all get their share."""
+        consumers = [rig.subscribe() for _ in range(30)]
+        publish(rig, *[b"m"] * 90)
+
+        assert [len(rig.receive(consumer)) for consumer in consumers] == [3] * 30
+
+    def test_who_is_refused_does_not_stop_the_others(self, rig: Rig) -> None:
+        """A message that many selectors refuse goes to the one that wants it."""
+        for _ in range(20):
+            rig.subscribe(selector=rig.selector(lambda headers: False))
+        willing = rig.subscribe()
+        publish(rig, b"1", b"2")
+
+        assert rig.bodies(willing) == [b"1", b"2"]
+
+    def test_joining_twice_is_joining_once(self, rig: Rig) -> None:
+        """A consumer takes from a queue once, however often it is told to."""
+        consumer = rig.subscribe(exclusive=True)
+        consumer.join(rig.queue())
+
+        assert rig.queue().exclusives == 1

@@ -1,6 +1,7 @@
 """Leases and outcomes, as queues and subscribers share them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -165,7 +166,7 @@ class TestLate:
     """Settlements that come after the lease."""
 
     @pytest.mark.parametrize("said", [{}, {"headers": {"a": "b"}}, {"group": "g"}, {"key": "k"}, {"ttl": 1e6}])
-    def test_a_late_finish_succeeds_before_anyone_else_has_it(self, said: dict[str, object]) -> None:
+    def test_a_late_finish_succeeds_before_anyone_else_has_it(self, said: dict[str, Any]) -> None:
         """After expiry, while the message waits, a finish succeeds and is marked late."""
         rig = Rig()
         rig.publish(**said)

@@ -87,7 +87,7 @@ class TestBurying:
         rig.engine.channels.auto_create = False
         rig.reject(rig.taken())
 
-        assert rig.taken("DLQ.q")
+        assert rig.taken("DLQ.q").body == b"m"
 
     def test_the_publisher_gets_drop(self, rig: Rig) -> None:
         """The publisher is told of each counted failure but the last as `retry`, and then of the `drop`."""

@@ -98,7 +98,9 @@ class QueueModel(RuleBasedStateMachine):
         key=st.sampled_from([None, None, "k"]),
         group=st.sampled_from([None, None, "g", "h"]),
     )
-    def publish(self, priority: int, delay: float | None, ttl: float | None, key: str | None, group: str | None) -> None:
+    def publish(
+        self, priority: int, delay: float | None, ttl: float | None, key: str | None, group: str | None
+    ) -> None:
         """Publish; a message of the key that waits is replaced."""
         if group is not None:
             priority, delay, key = 4, None, None  # what these do within a group is told in the tests of groups
@@ -204,7 +206,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_and_nothing_is_twice(self) -> None:
-        """Counts, bytes and dead letters agree, and the engine is in order."""
+        """Compare counts, bytes and dead letters, and look whether the engine is in order."""
         queue = self.rig.queue()
         self._expire()
         assert queue.length == len(self.model)

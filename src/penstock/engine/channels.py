@@ -11,7 +11,7 @@ from penstock.engine.topic import Topic
 from penstock.model.errors import BadRequest, NoObject, ObjectAlreadyExists, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.message import State
-from penstock.model.names import NO_TAGS, QueueKey
+from penstock.model.names import QueueKey
 from penstock.model.records import Attribute, Kind
 from penstock.model.settings import QueueSettings, TopicSettings
 from penstock.model.stages import Stage
@@ -278,8 +278,3 @@ def forget_assigned(cursor: Cursor) -> None:
             cursor.notify(sequence, Stage.DROP)
     cursor.assigned.clear()
     cursor.lapsed.clear()  # a late success would be recorded of a cursor that is no more
-
-
-def untagged(name: str) -> QueueKey:
-    """Return the key of the queue of this name without tags."""
-    return QueueKey(name, NO_TAGS)

@@ -117,6 +117,10 @@ class Cursor(ABC):
         """Take note that a message with attributes is no longer assigned, before what becomes of it is decided."""
 
     @abstractmethod
+    def pick(self, consumer: "Consumer | None", now: float) -> Entry | None:
+        """Take the first message that may go to this consumer out of the order."""
+
+    @abstractmethod
     def order_of(self, record: Record) -> int:
         """Return the priority by which it waits."""
 
@@ -149,10 +153,6 @@ class Cursor(ABC):
             return None
         entry = self.pick(consumer, now)
         return None if entry is None else self.assign(entry, client, now, timeout, consumer, settle=settle)
-
-    def pick(self, consumer: "Consumer | None", now: float) -> Entry | None:  # noqa: ARG002  # queues use it
-        """Take the first message that may go to this consumer out of the order."""
-        return self._pick_live(now)
 
     def _pick_live(self, now: float) -> Entry | None:
         while True:
