@@ -247,3 +247,43 @@ class TestRestart:
 
         after.wait(60.0)
         assert after.drain() == [b"a1", b"a2", b"a3"]
+
+
+class TestManyGroups:
+    """One consumer with many groups at once."""
+
+    def test_the_foremost_of_all_goes_first(self) -> None:
+        """Of many groups that it has, a consumer gets the most urgent and oldest message first."""
+        rig = Rig()
+        consumer = rig.subscribe(credit=10)
+        for number in range(50):
+            rig.publish(b"%d" % number, group=str(number % 10))
+        rig.publish(b"urgent", group="3", priority=9)
+        got: list[bytes] = []
+        while messages := rig.receive(consumer):
+            got += bodies(messages)
+            rig.finish(*messages)
+
+        expected = [b"%d" % number for number in range(50)]
+        expected.insert(4, b"urgent")  # the next of group 3, once its first is out
+        assert got == expected
+        assert (consumer.groups, len(rig.queue().groups), rig.queue().held_back) == ({}, 0, 0)
+        assert sum(map(len, consumer.offers.values())) <= 10
+
+    def test_what_is_gone_is_not_offered(self) -> None:
+        """What was replaced, expired or dropped while it was next is passed over, and leaves nothing behind."""
+        rig = Rig()
+        consumer = rig.subscribe(credit=1)
+        rig.publish(b"1", group="g")
+        rig.publish(b"2", group="g", key="k")
+        rig.publish(b"3", group="g", ttl=5.0)
+        rig.receive(consumer)
+        rig.publish(b"4", group="g", key="k")
+        consumer.credit = 2
+        rig.engine.effects.hungry[consumer] = None
+        assert bodies(rig.receive(consumer)) == [b"4"]
+
+        rig.wait(5.0)
+        rig.finish(*consumer.client.held)
+        assert bodies(rig.receive(consumer)) == []
+        assert len(rig.queue().groups) == 0

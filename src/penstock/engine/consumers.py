@@ -36,6 +36,7 @@ class Consumer:
         "is_paused",
         "label",
         "level",
+        "offers",
         "once",
         "on_ready",
         "selector",
@@ -77,7 +78,9 @@ class Consumer:
         self.level = level
         self.label = label
         self.cursors: dict[Cursor, None] = {}
+        #: Groups of which it has messages, and heaps of (negated priority, place, turn, message) that may be next.
         self.groups: dict[Group, Queue] = {}
+        self.offers: dict[Cursor, list[tuple[int, int, int, Message]]] = {}
         self.inbox: list[Message] = []
         self.unsettled = 0
         self.is_paused = False
@@ -141,6 +144,7 @@ class Consumer:
         del cursor.consumers[self]
         cursor.exclusives -= self.exclusive
         cursor.available.pop(self, None)
+        self.offers.pop(cursor, None)
         if cursor.consumers:
             cursor.effects.dirty[cursor] = None  # it may have been in the way of others
 

@@ -45,10 +45,11 @@ class Group:
 class Groups:
     """The groups of one queue."""
 
-    __slots__ = ("_by_name", "_queue")
+    __slots__ = ("_by_name", "_queue", "_turn")
 
     def __init__(self, queue: "Queue") -> None:
         self._queue = queue
+        self._turn = 0
         self._by_name: dict[str, Group] = {}
 
     def __len__(self) -> int:
@@ -64,6 +65,8 @@ class Groups:
         heappush(group.waiting, (-message.priority, message.place, message.record[3], message))
         self._queue.held_back += 1
         self._step(group)
+        if group.owner is not None and group.waiting[0][3] is message:
+            self._offer_next(group)
 
     def will_retry(self, message: Message) -> None:
         """Keep the group waiting until this failed message comes back."""
@@ -82,6 +85,7 @@ class Groups:
         group.owner = message.consumer
         if message.consumer is not None:
             message.consumer.groups[group] = self._queue
+            self._offer_next(group)
 
     def back(self, message: Message) -> None:
         """Take note that a message is no longer assigned."""
@@ -102,6 +106,7 @@ class Groups:
         group = self._by_name[name]
         group.retrying -= 1
         self._step(group)
+        self._offer_next(group)
 
     def settled(self, name: str) -> None:
         """Let the group go on after one of its messages was settled."""
@@ -128,6 +133,23 @@ class Groups:
 
     def best_for(self, consumer: "Consumer", now: float) -> Message | None:
         """Return the first message held back that may go to a consumer because it has others of the group."""
+        if consumer.selector is not None:
+            return self._best_wanted(consumer, now)
+        offers = consumer.offers.get(self._queue)
+        while offers:
+            message = offers[0][3]
+            group = self._by_name.get(message.group or "")
+            following = None
+            if group is not None and group.owner is consumer and not group.broken and not group.retrying:
+                following = self._next_unexpired(group, now)
+                if following is message:
+                    return message
+            heappop(offers)
+            if group is not None and following is not None:
+                self._offer_next(group)
+        return None
+
+    def _best_wanted(self, consumer: "Consumer", now: float) -> Message | None:
         best: Message | None = None
         for group, queue in consumer.groups.items():
             if queue is self._queue and not group.broken and not group.retrying:
@@ -137,6 +159,14 @@ class Groups:
                 if best is None or _order(message) < _order(best):
                     best = message
         return best
+
+    def _offer_next(self, group: Group) -> None:
+        """Let who has some of a group have the next of it; whether that still holds is seen when it is taken."""
+        owner, message = group.owner, group.next()
+        if owner is not None and message is not None and not group.broken and not group.retrying:
+            self._turn += 1
+            offer = (-message.priority, message.place, self._turn, message)
+            heappush(owner.offers.setdefault(self._queue, []), offer)
 
     def _next_unexpired(self, group: Group, now: float) -> Message | None:
         message = group.next()

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import TypeAlias
 
 from penstock.model.message import Message, State
@@ -22,6 +23,7 @@ HEAD_RECORDS = 1024  # records in memory per priority of a queue; what comes lat
 HEAD_BYTES = 4 * 2**20  # and their bodies' bytes
 RECALL_RECORDS = 256  # recalled at a time: one read of the store serves many messages, and memory stays small
 TOMBSTONES_MIN = 1024  # entries withdrawn from the middle that are not worth a rebuild
+_SEQUENCE = itemgetter(3)
 _DRAINED_MIN = 8192  # sequences taken from the front of an array before it is shortened
 
 
@@ -244,10 +246,11 @@ class ReadyOrder:
     def _in_memory(self, sequence: int) -> Record | None:
         if sequence not in self._withdrawn:
             for lane in self._lanes.values():
-                if lane.head and lane.head[0][3] <= sequence <= lane.head[-1][3]:
-                    for record in lane.head:
-                        if record[3] == sequence:
-                            return record
+                head = lane.head
+                if head and head[0][3] <= sequence <= head[-1][3]:
+                    record = head[bisect_left(head, sequence, key=_SEQUENCE)]
+                    if record[3] == sequence:
+                        return record
         return None
 
     def _is_cold(self, sequence: int) -> bool:
