@@ -3,7 +3,7 @@
 Every step runs in a process of its own. Memory is what the process grows by while the messages are published; the part
 of it that is Python objects is told by a further run under tracemalloc. Starts are timed from the beginning of
 `Broker.open` to the first message in hand, with the journal's pages dropped from the system's cache before.
-`--messages 10000000` tells what ten million cost (about 5 GB of disk and a quarter of an hour).
+`--messages 10000000` tells what ten million cost (about 5 GB of disk and some minutes).
 """
 
 import argparse
