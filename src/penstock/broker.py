@@ -21,7 +21,7 @@ from penstock.model.errors import BadRequest
 from penstock.model.limits import Limits
 from penstock.model.message import Message
 from penstock.model.names import NO_TAGS, checked_name
-from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body
+from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body, checked_priority
 from penstock.model.selector import parse
 from penstock.model.settings import checked_count, checked_seconds, checked_timeout
 from penstock.model.stages import Level, checked_level, checked_stages
@@ -99,9 +99,14 @@ class Broker(Administration):
         runtime = self._runtime
         level = self._confirm if confirm is None else self._level(confirm)
         chosen = checked_body(body, self._limits)
-        publication = Publication(priority, headers, delay, ttl, key, group, dedup_id, checked_stages(notify), label)
         now = self._now_to_publish()
-        attributes = publication.attributes(now, self._limits)
+        if headers is delay is ttl is key is group is dedup_id is None and notify == ():
+            checked_priority(priority)  # most messages have nothing else to say, and need not pay for asking
+            attributes = None
+        else:
+            stages = checked_stages(notify)
+            publication = Publication(priority, headers, delay, ttl, key, group, dedup_id, stages, label)
+            attributes = publication.attributes(now, self._limits)
         where = self._queue_to_publish(queue, tags, now)
         first = None if attributes is None else where.seen(attributes, now)
         if first is None:

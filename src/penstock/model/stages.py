@@ -26,6 +26,8 @@ class Level(StrEnum):
     SYNC = "sync"
 
 
+_LEVELS = {level.value: level for level in Level}
+_NONE = Stage(0)
 STAGE_NAMES = {stage.name.lower(): stage for stage in Stage if stage.name is not None}
 #: Stages that the engine knows of by itself; `write` and `sync` come from the store.
 ENGINE_STAGES = Stage.READY | Stage.ASSIGN | Stage.FINISH | Stage.RETRY | Stage.DROP
@@ -33,15 +35,17 @@ ENGINE_STAGES = Stage.READY | Stage.ASSIGN | Stage.FINISH | Stage.RETRY | Stage.
 
 def checked_level(level: object, key: str) -> Level:
     """Return the level of this name."""
-    try:
-        return Level(level)  # type: ignore[arg-type]  # any object may be asked for, and is refused below
-    except ValueError:
-        raise BadRequest(f"{key} must be ready, write or sync, not {level!r}", key=key) from None
+    found = _LEVELS.get(level) if isinstance(level, str) else None
+    if found is None:
+        raise BadRequest(f"{key} must be ready, write or sync, not {level!r}", key=key)
+    return found
 
 
 def checked_stages(names: Iterable[object]) -> Stage:
     """Return the set of the named stages."""
-    stages = Stage(0)
+    if names == ():
+        return _NONE
+    stages = _NONE
     for name in names:
         stage = STAGE_NAMES.get(name) if isinstance(name, str) else None
         if stage is None:
