@@ -4,6 +4,7 @@ import pytest
 
 from penstock.engine.effects import POSITION_BLOCK
 from penstock.model.errors import NoObject
+from penstock.model.records import Kind
 from tests.engine.rig import Rig, key
 
 
@@ -148,6 +149,17 @@ class TestStore:
         rig.flush()
 
         assert [record[0] for record in rig.log.values()].count(28) == 2
+
+    def test_a_clean_stop_leaves_no_gap(self, rig: Rig) -> None:
+        """When the last record gives back what was reserved, counting goes on after it."""
+        rig.publish()
+        effects = rig.engine.effects
+        effects.reserved = effects.position + 1
+        effects.note(Kind.RESERVE, rig.now, subject=effects.reserved)
+        last = max(rig.flush().log)
+        after = rig.restart()
+
+        assert min(position for position in after.flush().log if position > last) == last + 1
 
     def test_a_channel_by_its_number(self, rig: Rig) -> None:
         """Who reads the log finds a channel by its number."""

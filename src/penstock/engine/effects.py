@@ -68,7 +68,8 @@ class Effects:
 
     def take(self, now: float) -> tuple[int, list[Record], list[int], list[Notice], list[Notice]]:
         """Hand over the position of the first record, the records, what is gone, the notices, and those to persist."""
-        if self.position + POSITION_BLOCK // 2 > self.reserved:
+        # Nothing is reserved beyond the next position when a broker has stopped in good order.
+        if self.position != self.reserved < self.position + POSITION_BLOCK // 2:
             self.reserve(now)
         taken = (self.first, self.records, self.gone, self.notices, self.to_persist)
         self.first += len(self.records)
