@@ -100,7 +100,15 @@ class Broker(Administration):
         level = self._confirm if confirm is None else self._level(confirm)
         chosen = checked_body(body, self._limits)
         now = self._now_to_publish()
-        if headers is delay is ttl is key is group is dedup_id is None and notify == ():
+        if (
+            headers is None
+            and delay is None
+            and ttl is None
+            and key is None
+            and group is None
+            and dedup_id is None
+            and notify == ()
+        ):
             checked_priority(priority)  # most messages have nothing else to say, and need not pay for asking
             attributes = None
         else:

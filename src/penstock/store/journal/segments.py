@@ -26,7 +26,7 @@ from penstock.store.journal.format import (
 )
 
 SUFFIX = ".seg"
-#: The table in memory has one entry for at least so many bytes: 64 KiB of table for 64 MiB of one-record batches.
+#: The table in memory has one entry for at least so many bytes: 16 KiB of table for 16 MiB of one-record batches.
 CHUNK_BYTES = 16 * 1024
 #: Files are walked in windows of this size.
 WINDOW_BYTES = 1 << 20
