@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker
+    from penstock.broker import Broker, Receipt
+    from penstock.engine.inspection import QueueStatus, TopicStatus
     from penstock.model.errors import (
         BadRequest,
         NoObject,
@@ -26,18 +27,38 @@ if TYPE_CHECKING:
         TooLarge,
         Unavailable,
     )
+    from penstock.model.limits import Limits
+    from penstock.model.message import Message
+    from penstock.runtime.subscription import Subscription
+    from penstock.runtime.transaction import Transaction
+    from penstock.store.port import Store
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first asked for, and keep it."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES.get(name, "penstock.model.errors")), name)
+        globals()[name] = value
+        return value
+
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BadRequest",
     "Broker",
+    "Limits",
+    "Message",
     "NoObject",
     "NotAssigned",
     "ObjectAlreadyExists",
     "PenstockError",
     "PermissionDenied",
     "QueueFull",
+    "QueueStatus",
+    "Receipt",
+    "Store",
     "StoreDamaged",
     "StoreError",
     "StoreFailed",
@@ -45,22 +66,26 @@ __all__ = [
     "StoreInUse",
     "StoreTooNew",
     "StoreUnreadable",
+    "Subscription",
     "TooLarge",
+    "TopicStatus",
+    "Transaction",
     "Unavailable",
     "__version__",
 ]
 
 #: The module that a name comes from, where it is not `penstock.model.errors`.
-_HOMES = {"Broker": "penstock.broker"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, and keep it."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "penstock.model.errors")), name)
-    globals()[name] = value
-    return value
+_HOMES = {
+    "Broker": "penstock.broker",
+    "Limits": "penstock.model.limits",
+    "Message": "penstock.model.message",
+    "QueueStatus": "penstock.engine.inspection",
+    "Receipt": "penstock.broker",
+    "Store": "penstock.store.port",
+    "Subscription": "penstock.runtime.subscription",
+    "TopicStatus": "penstock.engine.inspection",
+    "Transaction": "penstock.runtime.transaction",
+}
 
 
 def __dir__() -> list[str]:

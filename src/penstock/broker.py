@@ -8,6 +8,7 @@
 Methods that change something return when that is as durable as `confirm` says: `sync` unless told otherwise.
 """
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
@@ -21,13 +22,12 @@ from penstock.model.errors import BadRequest
 from penstock.model.limits import Limits
 from penstock.model.message import Message
 from penstock.model.names import NO_TAGS, checked_name
-from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body, checked_priority
-from penstock.model.selector import parse
-from penstock.model.settings import checked_count, checked_seconds, checked_timeout
-from penstock.model.stages import Level, checked_level, checked_stages
+from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_bodies, checked_body, checked_priority
+from penstock.model.settings import checked_count, checked_flag, checked_seconds, checked_timeout
+from penstock.model.stages import Level, checked_stages
 from penstock.runtime.administration import Administration, Confirm, key_of
 from penstock.runtime.runtime import Runtime
-from penstock.runtime.subscription import Subscription, wait_for_one
+from penstock.runtime.subscription import Subscription, release, wait_for_one
 from penstock.runtime.transaction import Transaction
 from penstock.store.locate import store_at
 from penstock.store.port import Store
@@ -70,8 +70,16 @@ class Broker(Administration):
         `restore` names a backup from which an empty store is filled first.
         Further options go to the store, such as `segment_bytes` or `salvage` of a journal.
         """
-        age, size = retain_log
-        retention = Retention(checked_seconds(age, "retain_log"), checked_count(size, "retain_log", 0), reader_hold)
+        if not isinstance(retain_log, tuple | list) or len(retain_log) != 2:
+            raise BadRequest(f"retain_log must be seconds and bytes, not {retain_log!r}", key="retain_log")
+        if limits is not None and not isinstance(limits, Limits):
+            raise BadRequest(f"limits must be penstock.Limits, not {limits!r}", key="limits")
+        checked_flag(auto_create, "auto_create")
+        retention = Retention(
+            checked_seconds(retain_log[0], "retain_log"),
+            checked_count(retain_log[1], "retain_log", 0),
+            checked_count(reader_hold, "reader_hold", 0),
+        )
         store = store_at(where, **store_options)
         runtime = Runtime(store, limits=limits or Limits(), auto_create=auto_create, retention=retention)
         return cls(runtime, confirm, restore)
@@ -138,11 +146,17 @@ class Broker(Administration):
         group: str | None = None,
         confirm: Confirm | None = None,
     ) -> list[Receipt]:
-        """Publish messages that differ in their bodies only; each is a message of its own, confirmed together."""
+        """Publish messages that differ in their bodies only; each is a message of its own, confirmed together.
+
+        If the queue rejects what overflows and has no room for all of them, none is taken.
+        """
         level = self._confirm if confirm is None else self._level(confirm)
-        chosen = [checked_body(body, self._limits) for body in bodies]
+        chosen = checked_bodies(bodies, self._limits)
         publication = Publication(priority, headers, delay, ttl, None, group)
         receipts: list[Receipt] = []
+        now = self._now_to_publish()
+        attributes = publication.attributes(now, self._limits)
+        self._queue_to_publish(queue, tags, now).room.check_all(chosen, attributes)
         for body in chosen:
             now = self._now_to_publish()
             attributes = publication.attributes(now, self._limits)
@@ -176,7 +190,7 @@ class Broker(Administration):
         now = self._now_to_publish()
         attributes = publication.attributes(now, self._limits)
         channels = self._engine.channels
-        where = channels.topics.get(topic) or channels.topic_to_publish(checked_name(topic, "topic"), now)
+        where = channels.topic_to_publish(checked_name(topic, "topic"), now)
         first = where.seen(attributes, now)
         if first is None:
             sequence = self._engine.publish_on(where, chosen, now, self._me, priority, attributes)
@@ -208,14 +222,14 @@ class Broker(Administration):
         if wait:
             wait = checked_seconds(wait, "wait")
         if tags is None and selector is None:
-            queues = self._engine.channels.by_name.get(queue)
+            queues = self._engine.channels.by_name.get(queue) if isinstance(queue, str) else None
             if queues is not None and len(queues) == 1 and not queues[0].exclusives:
                 only = queues[0]
                 timeout = only.settings.heartbeat_timeout if work_timeout is None else _lease(work_timeout)
                 message = only.take(self._me, self._now(), timeout)
                 if message is not None:
                     if self._runtime.touch() or level is not Level.READY:
-                        await self._runtime.confirm(level)
+                        await self._hand_over([message], level)
                     return message
                 if not wait:
                     return None
@@ -234,7 +248,7 @@ class Broker(Administration):
     ) -> list[Message]:
         """Return up to `most` messages: what is there, or the first that comes within `wait` seconds."""
         checked_count(most, "most", 1, self._limits.credit_max)
-        self._level(sync, "sync")
+        level = self._level(sync, "sync")
         wait = checked_seconds(wait, "wait")
         selection = Selection.checked(queue, tags, match)
         consumer = Consumer(
@@ -244,7 +258,8 @@ class Broker(Administration):
         if not messages and wait:
             first = await self._next(queue, tags, match, wait, _lease(work_timeout), None, sync, settles=False)
             return [] if first is None else [first]
-        await self._recorded(sync)
+        if self._runtime.touch() or level is not Level.READY:
+            await self._hand_over(messages, level)
         return messages
 
     async def pop(
@@ -286,9 +301,9 @@ class Broker(Administration):
             ignore,
             credit=checked_count(credit, "credit", 1, self._limits.credit_max),
             timeout=_lease(work_timeout),
-            exclusive=exclusive,
-            selector=None if selector is None else self._engine.selected_by(parse(selector).matches),
-            level=checked_level(sync, "sync"),
+            exclusive=checked_flag(exclusive, "exclusive"),
+            selector=self._selector(selector),
+            level=self._level(sync, "sync"),
         )
         now = self._now()
         if queue is not None:
@@ -349,10 +364,11 @@ class Broker(Administration):
 
     async def keep_alive(self, message: Message | None = None) -> None:
         """Start the lease of a message anew, or of all that are held."""
+        now = self._now()
         if message is None:
-            self._engine.keep_alive_all(self._me, self._now())
+            self._engine.keep_alive_all(self._me, now)
         else:
-            message.cursor.keep_alive(message, self._now())
+            message.cursor.keep_alive(message, now)
 
     def transaction(self) -> Transaction:
         """Return a transaction, to be used with `async with`: what is done in it happens at its end, all or nothing."""
@@ -361,7 +377,7 @@ class Broker(Administration):
     # Inside.
 
     def _queue_to_publish(self, queue: str, tags: Iterable[str], now: float) -> Queue:
-        if tags == ():
+        if tags == () and isinstance(queue, str):
             found = self._queues.get((queue, NO_TAGS))  # type: ignore[call-overload]  # a key is such a pair
             if found is not None:
                 known: Queue = found
@@ -369,14 +385,17 @@ class Broker(Administration):
         return self._engine.channels.queue_to_publish(key_of(queue, tags), now)
 
     async def _settle(self, message: Message, outcome: Outcome, reason: str, confirm: object) -> None:
-        settle(message, outcome, self._checked_reason(reason), self._now())
-        await self._recorded(confirm)
+        level = self._confirm if confirm is None else self._level(confirm)
+        now = self._now()
+        settle(message, outcome, self._checked_reason(reason), now)
+        await self._recorded(level)
 
     async def _settle_many(self, messages: Iterable[Message], outcome: Outcome, reason: str, confirm: object) -> None:
+        level = self._confirm if confirm is None else self._level(confirm)
         text = self._checked_reason(reason)
         operations: list[Publish | Settle] = [Settle(message, outcome, text) for message in messages]
         self._engine.transact(operations, self._me, self._now())
-        await self._recorded(confirm)
+        await self._recorded(level)
 
     def _checked_reason(self, reason: object) -> str:
         if not isinstance(reason, str):
@@ -405,14 +424,24 @@ class Broker(Administration):
             settles=settles,
             once=True,
             takes_turns=selection.takes_turns,
-            selector=None if selector is None else self._engine.selected_by(parse(selector).matches),
+            selector=self._selector(selector),
             level=self._level(sync, "sync"),
         )
         message = self._engine.take_now(consumer, selection, self._now())
         if message is None and seconds:
             return await wait_for_one(self._runtime, consumer.again(), selection, seconds)
-        await self._recorded(sync)
+        if self._runtime.touch() or consumer.level is not Level.READY:
+            await self._hand_over([] if message is None else [message], consumer.level)
         return message
+
+    async def _hand_over(self, messages: list[Message], level: Level) -> None:
+        """Wait until assignments are persisted; whoever stops waiting for them does not have them."""
+        try:
+            await self._runtime.confirm(level)
+        except asyncio.CancelledError:
+            release(messages, self._runtime.now())
+            self._runtime.touch()
+            raise
 
 
 def _lease(work_timeout: float | None) -> float:

@@ -9,15 +9,21 @@ An event loop in a thread of its own does the work, so calls may come from any t
 """
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from penstock.broker import CREDIT_DEFAULT, Where
 from penstock.broker import Broker as AsyncBroker
 from penstock.model.errors import Unavailable
+from penstock.model.limits import Limits
 from penstock.model.message import Message
+from penstock.runtime.administration import Confirm
 from penstock.runtime.subscription import Subscription as AsyncSubscription
 from penstock.runtime.transaction import Transaction as AsyncTransaction
 
@@ -43,15 +49,44 @@ class Broker:
         self.broker = broker
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-loop", daemon=True)
+        #: Held while a call is handed to the loop, so that none is handed to one that is stopping.
+        self._gate = threading.Lock()
+        self._is_open = False
+        self._was_started = False
 
     @classmethod
-    def open(cls, *args: Any, **kwargs: Any) -> Self:
+    def open(
+        cls,
+        where: Where,
+        *,
+        confirm: Confirm = "sync",
+        auto_create: bool = True,
+        retain_log: tuple[float, int] = (86400.0, 2**30),
+        reader_hold: int = 10 * 2**30,
+        limits: Limits | None = None,
+        restore: str | os.PathLike[str] | None = None,
+        **store_options: Any,
+    ) -> Self:
         """Return a broker, to be used with `with`; see `penstock.Broker.open`."""
-        return cls(AsyncBroker.open(*args, **kwargs))
+        broker = AsyncBroker.open(
+            where,
+            confirm=confirm,
+            auto_create=auto_create,
+            retain_log=retain_log,
+            reader_hold=reader_hold,
+            limits=limits,
+            restore=restore,
+            **store_options,
+        )
+        return cls(broker)
 
     def start(self) -> Self:
         """Recover what the store holds, and begin."""
-        self._thread.start()
+        with self._gate:
+            if self._was_started:
+                raise Unavailable("this broker was started already; open another", key="broker")
+            self._was_started = self._is_open = True
+            self._thread.start()
         try:
             self.run(self.broker.start())
         except BaseException:
@@ -61,7 +96,7 @@ class Broker:
 
     def close(self) -> None:
         """Release what is held, make everything durable, and let go of the store."""
-        if self._thread.is_alive():
+        if self._is_open:
             try:
                 self.run(self.broker.close())
             finally:
@@ -77,12 +112,15 @@ class Broker:
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
         """Wait for a call of the asynchronous broker; an interrupt cancels it."""
-        if not self._thread.is_alive():
-            call.close()
-            raise Unavailable("this broker is not open; use it inside `with Broker.open(...)`", key="broker")
-        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        with self._gate:
+            if not self._is_open:
+                call.close()
+                raise Unavailable("this broker is not open; use it inside `with Broker.open(...)`", key="broker")
+            future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise Unavailable("the broker was closed meanwhile", key="broker") from None
         except BaseException:
             future.cancel()
             raise
@@ -145,22 +183,72 @@ class Broker:
     backup = _blocking(AsyncBroker.backup)
     collect = _blocking(AsyncBroker.collect)
 
-    def subscribe(self, *args: Any, **kwargs: Any) -> "Subscription":
+    def subscribe(
+        self,
+        queue: str | None = None,
+        *,
+        topic: str | None = None,
+        tags: Iterable[str] | None = None,
+        match: str = "exact",
+        credit: int = CREDIT_DEFAULT,
+        durable: str | None = None,
+        from_seq: int | None = None,
+        work_timeout: float | None = None,
+        selector: str | None = None,
+        exclusive: bool = False,
+        sync: Confirm = "ready",
+    ) -> "Subscription":
         """Return messages as they come, to be iterated over; see `penstock.Broker.subscribe`."""
 
         async def subscribed() -> AsyncSubscription:
-            return self.broker.subscribe(*args, **kwargs)
+            return self.broker.subscribe(
+                queue,
+                topic=topic,
+                tags=tags,
+                match=match,
+                credit=credit,
+                durable=durable,
+                from_seq=from_seq,
+                work_timeout=work_timeout,
+                selector=selector,
+                exclusive=exclusive,
+                sync=sync,
+            )
 
         return Subscription(self, self.run(subscribed()))
+
+    def notices(self) -> Iterator[tuple[int, str]]:
+        """Yield label and stage of each notice; see `penstock.Broker.notices`."""
+        notices = self.broker.notices()
+        while True:
+            yield self.run(_next_of(notices))
 
     def transaction(self) -> "Transaction":
         """Return a transaction, to be used with `with`: what is done in it happens at its end, all or nothing."""
         return Transaction(self, self.broker.transaction())
 
     def _stop_loop(self) -> None:
+        with self._gate:
+            if not self._is_open:
+                return
+            self._is_open = False
+            ended = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
+        ended.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _next_of(notices: AsyncIterator[tuple[int, str]]) -> tuple[int, str]:
+    return await anext(notices)
+
+
+async def _cancel_others() -> None:
+    """Cancel calls of other threads that are still waiting, and let them end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Subscription:
@@ -193,7 +281,8 @@ class Subscription:
         async def closed() -> None:
             self._subscription.close()
 
-        self._owner.run(closed())
+        with suppress(Unavailable):  # a broker that is closed has closed its subscriptions
+            self._owner.run(closed())
 
 
 class Transaction:
@@ -208,6 +297,15 @@ class Transaction:
         self.fail = transaction.fail
         self.release = transaction.release
         self.reject = transaction.reject
+
+    @property
+    def sequences(self) -> list[int]:
+        """The sequence of each message that was published, once it is done."""
+        return self._transaction.sequences
+
+    def commit(self) -> None:
+        """Do all of it now, or raise and change nothing."""
+        self._owner.run(self._transaction.commit())
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from penstock.engine.ready import Entry
 from penstock.model.errors import QueueFull
 from penstock.model.message import Message
 from penstock.model.publication import size_of
-from penstock.model.records import Record
+from penstock.model.records import Attributes, Record
 
 if TYPE_CHECKING:
     from penstock.engine.queue import Queue
@@ -38,6 +38,12 @@ class Room:
         """Raise if so many messages cannot be taken once some that are assigned are settled."""
         if self._overflows(size, messages - freed, freed_bytes):
             self._check_policy(size - freed_bytes, messages - freed)
+
+    def check_all(self, bodies: list[bytes], attributes: Attributes) -> None:
+        """Raise if not all messages of these bodies and the same attributes can be taken."""
+        if self._queue.guarded:
+            each = size_of((0, 0, 0.0, 0, 0, 0, attributes, b""))
+            self.check_load(sum(map(len, bodies)) + each * len(bodies), len(bodies), 0, 0)
 
     def make(self, size: int, now: float) -> None:
         """Apply the overflow policy so that a message of this size fits; it was checked that it does."""

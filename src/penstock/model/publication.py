@@ -1,6 +1,6 @@
 """What a publisher may say of a message, checked, and turned into the attributes of its record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,13 @@ def checked_body(body: object, limits: Limits) -> bytes:
             limit=limits.body_bytes_max,
         )
     return body
+
+
+def checked_bodies(bodies: object, limits: Limits) -> list[bytes]:
+    """Return a list of bodies if each is bytes-like and within its limit."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview) or not isinstance(bodies, Iterable):
+        raise BadRequest(f"bodies must be a list of bytes, not {type(bodies).__name__}", key="bodies")
+    return [checked_body(body, limits) for body in bodies]
 
 
 def checked_headers(headers: Mapping[str, str], limits: Limits) -> dict[str, str]:

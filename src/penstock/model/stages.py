@@ -45,6 +45,8 @@ def checked_stages(names: Iterable[object]) -> Stage:
     """Return the set of the named stages."""
     if names == ():
         return _NONE
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise BadRequest(f"notify must be a list of stages, not {names!r}", key="notify")
     stages = _NONE
     for name in names:
         stage = STAGE_NAMES.get(name) if isinstance(name, str) else None

@@ -6,7 +6,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -14,7 +14,7 @@ from penstock.engine import inspection
 from penstock.engine.clients import Client
 from penstock.engine.effects import Notice
 from penstock.engine.inspection import Peeked, QueueStatus, TopicStatus
-from penstock.model.errors import Unavailable
+from penstock.model.errors import BadRequest, Unavailable
 from penstock.model.names import QueueKey, checked_name, checked_tags
 from penstock.model.selector import parse
 from penstock.model.settings import checked_count
@@ -35,7 +35,7 @@ class Administration:
         self._limits = runtime.engine.limits
         self._confirm = self._level(confirm)
         self._client: Client | None = None
-        self._notices: asyncio.Queue[Notice] = asyncio.Queue()
+        self._notices: asyncio.Queue[Notice] = asyncio.Queue(self._limits.missed_notices_max)
         self._is_closed = False
 
     # Opening and closing.
@@ -46,7 +46,7 @@ class Administration:
             raise Unavailable("this broker was started already; open another", key="broker")
         await self._runtime.start(self._restore)
         self._client = self._engine.clients.connect(self._runtime.now(), secrets.token_bytes(16))
-        self._client.on_notice = self._notices.put_nowait
+        self._client.on_notice = self._take_notice
         self._runtime.touch()
         return self
 
@@ -54,7 +54,8 @@ class Administration:
         """Release what is held, make everything durable, and let go of the store."""
         if self._client is None or self._is_closed:
             return
-        self._is_closed = True
+        self._runtime.check_running()
+        self._is_closed = self._runtime.is_stopping = True
         if self._runtime.failure is None:
             self._engine.clients.leave(self._client, self._runtime.now())
             self._runtime.wake_all()
@@ -124,13 +125,15 @@ class Administration:
     async def alter_topic(self, topic: str, **settings: Any) -> None:
         """Change settings of a topic."""
         channels, now = self._engine.channels, self._now()
-        channels.alter_topic(channels.topic(topic), now, settings)
+        channels.alter_topic(channels.topic(checked_name(topic, "topic")), now, settings)
         await self._recorded(None)
 
     async def delete_topic(self, topic: str) -> int:
         """Delete a topic with its subscribers; returns how many messages it kept."""
         now = self._now()
-        deleted = self._engine.subscriptions.delete_topic(self._engine.channels.topic(topic), now)
+        deleted = self._engine.subscriptions.delete_topic(
+            self._engine.channels.topic(checked_name(topic, "topic")), now
+        )
         await self._recorded(None)
         return deleted
 
@@ -143,7 +146,9 @@ class Administration:
 
     async def topic_status(self, topic: str) -> TopicStatus:
         """Return the state of a topic."""
-        return inspection.topic_status(self._engine.channels.topic(topic), self._engine.clients.by_number)
+        return inspection.topic_status(
+            self._engine.channels.topic(checked_name(topic, "topic")), self._engine.clients.by_number
+        )
 
     async def queues(self) -> list[QueueStatus]:
         """Return the state of every queue."""
@@ -152,16 +157,22 @@ class Administration:
 
     async def topics(self) -> list[TopicStatus]:
         """Return the state of every topic."""
+        self._now()
         topics = self._engine.channels.topics.values()
         return [inspection.topic_status(topic, self._engine.clients.by_number) for topic in topics]
 
     async def peek(self, queue: str, *, tags: Iterable[str] = (), offset: int = 0, limit: int = 10) -> list[Peeked]:
         """Return messages of a queue in their order, then delayed and assigned ones, without touching them."""
+        self._now()
         found = self._engine.channels.queue(key_of(queue, tags))
         return inspection.peek(found, checked_count(offset, "offset", 0), checked_count(limit, "limit", 0))
 
     async def notices(self) -> AsyncIterator[tuple[int, str]]:
-        """Yield label and stage of each notice that messages published here have asked for."""
+        """Yield label and stage of each notice that messages published here have asked for.
+
+        As many as `missed_notices_max` wait to be asked for; after that the oldest are forgotten.
+        """
+        self._now()
         while True:
             notice = await self._notices.get()
             yield notice.label, str(notice.stage.name).lower()
@@ -183,7 +194,7 @@ class Administration:
         Returns how many were moved, or would be, and how many were passed over.
         """
         key = key_of(queue, tags)
-        wanted = None if selector is None else self._engine.selected_by(parse(selector).matches)
+        wanted = self._selector(selector)
         self._runtime.check_room()
         moved = self._engine.dead_letters.redrive(
             self._engine.channels.queue(key),
@@ -201,12 +212,12 @@ class Administration:
 
         Settled history is not part of it. `Broker.open(..., restore="file")` starts an empty store from it.
         """
-        self._runtime.check()
+        self._now()
         return await self._runtime.upkeep.backup(path)
 
     async def collect(self) -> int:
         """Free the disk space of what nobody needs any more, now; returns the bytes freed."""
-        self._runtime.check()
+        self._now()
         return await self._runtime.upkeep.collect()
 
     # Inside.
@@ -214,15 +225,23 @@ class Administration:
     @property
     def _me(self) -> Client:
         if self._client is None or self._is_closed:
-            raise Unavailable("this broker is not open; use it inside `async with Broker.open(...)`", key="broker")
+            raise _not_open()
         return self._client
 
     def _now(self) -> float:
         """Return the time, if anything may be done at all."""
-        if self._client is None or self._is_closed or self._runtime.failure is not None:
-            self._runtime.check()
-            return 0.0 * self._me.number
-        return self._runtime.now()
+        runtime = self._runtime
+        if runtime.failure is not None and not self._is_closed:
+            runtime.check()
+        if self._client is None or self._is_closed:
+            raise _not_open()
+        runtime.check_running()
+        return runtime.now()
+
+    def _take_notice(self, notice: Notice) -> None:
+        if self._notices.full():
+            self._notices.get_nowait()
+        self._notices.put_nowait(notice)
 
     def _now_to_publish(self) -> float:
         """Return the time, if messages can be accepted."""
@@ -235,6 +254,13 @@ class Administration:
         level = checked_level(confirm, key)
         return level if self._runtime.store.durable else Level.READY
 
+    def _selector(self, selector: object) -> Callable[[Any], bool] | None:
+        if selector is None:
+            return None
+        if not isinstance(selector, str):
+            raise BadRequest(f"selector must be a text, not {selector!r}", key="selector")
+        return self._engine.selected_by(parse(selector).matches)
+
     async def _recorded(self, confirm: object) -> None:
         """Wait until what was recorded is as durable as asked for."""
         level = self._confirm if confirm is None else self._level(confirm)
@@ -245,3 +271,7 @@ class Administration:
 def key_of(name: object, tags: object) -> QueueKey:
     """Return the key of the queue that is named."""
     return QueueKey(checked_name(name, "queue"), checked_tags(tags))
+
+
+def _not_open() -> Unavailable:
+    return Unavailable("this broker is not open; use it inside `async with Broker.open(...)`", key="broker")

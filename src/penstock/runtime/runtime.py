@@ -62,6 +62,7 @@ class Runtime:
         self._waiting: dict[Callable[[], None], None] = {}
         self._is_scheduled = False
         self._is_stopped = False
+        self.is_stopping = False
         self._bytes = 0  # of the bodies not submitted yet
         self._sweep_at = 0.0
         self._sweep_timer: TimerHandle | None = None
@@ -73,7 +74,12 @@ class Runtime:
         """Recover from the store, or fill it from a backup, and begin."""
         self._loop = asyncio.get_running_loop()
         recover = partial(restore, self.store, self.engine, self.now(), backup)
-        self.restored = await self._loop.run_in_executor(None, recover)
+        recovering = self._loop.run_in_executor(None, recover)
+        try:
+            self.restored = await asyncio.shield(recovering)
+        except asyncio.CancelledError:
+            recovering.add_done_callback(self._close_if_opened)
+            raise
         if self.store.durable:
             self._committer = Committer(self.store, self._loop, self._on_write, self._on_sync)
         self.upkeep.start(self._loop)
@@ -81,6 +87,11 @@ class Runtime:
         self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self.touch()
         await self.confirm(Level.SYNC)  # the reserved positions must be on disk before the first is used
+
+    def _close_if_opened(self, recovering: "Future[Restored]") -> None:
+        """Let go of a store that was opened for somebody who no longer waits for it."""
+        if not recovering.cancelled() and recovering.exception() is None:
+            self.store.close()
 
     async def stop(self) -> None:
         """Make everything durable, leave an index, and let go of the store."""
@@ -121,6 +132,16 @@ class Runtime:
         """Raise if nothing can be recorded any more."""
         if self.failure is not None:
             raise self._unavailable()
+
+    def check_running(self) -> None:
+        """Raise if the broker is closing, closed, or asked from another event loop than its own."""
+        if self.is_stopping:
+            raise Unavailable("this broker is closed; open another", key="broker")
+        if asyncio.get_running_loop() is not self._loop:
+            raise Unavailable(
+                "this broker was opened on another event loop; call it from there, or use penstock.sync.Broker",
+                key="broker",
+            )
 
     def touch(self, size: int = 0) -> bool:
         """Take note that the engine was called, with a body of `size` bytes; returns whether the store is behind."""
@@ -324,8 +345,9 @@ class Runtime:
             self.fail(error)
             return False
 
-    def _unavailable(self) -> Unavailable:
-        return Unavailable(f"the broker has stopped: {self.failure}", key="store", cause=self.failure)
+    def _unavailable(self) -> StoreFailed:
+        data = self.failure.data if self.failure is not None else {}
+        return StoreFailed(f"the broker has stopped: {self.failure}", **{"key": "store", "cause": self.failure, **data})
 
     # Records.
 

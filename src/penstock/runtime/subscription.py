@@ -32,16 +32,19 @@ class Subscription:
 
     async def __anext__(self) -> Message:
         messages = self._messages
-        while not messages:
+        while True:
+            while messages:
+                message = messages.popleft()
+                if message.state is State.ASSIGNED:  # else it lapsed, or went with its queue, before anybody saw it
+                    message.cursor.keep_alive(message, self._runtime.now())
+                    return message
             consumer = self._consumer
             if consumer.failure is not None:
                 raise consumer.failure
             if not consumer.is_open:
                 raise StopAsyncIteration
             self._runtime.check()
-            self._mailbox.waiting = asyncio.get_running_loop().create_future()
-            await self._mailbox.waiting
-        return messages.popleft()
+            await self._mailbox.wait()
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,7 +70,13 @@ class _Mailbox:
 
     def __init__(self, messages: deque[Message]) -> None:
         self.messages = messages
-        self.waiting: asyncio.Future[None] | None = None
+        self.waiting: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until there may be something; several tasks may."""
+        future = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        await future
 
     def receive(self, consumer: Consumer) -> None:
         """Take over what is in the consumer's inbox."""
@@ -77,9 +86,10 @@ class _Mailbox:
 
     def wake(self) -> None:
         """Let whoever waits look again."""
-        waiting, self.waiting = self.waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
 
 def _close(runtime: Runtime, consumer: Consumer, mailbox: _Mailbox) -> None:
@@ -130,4 +140,5 @@ async def wait_for_one(runtime: Runtime, consumer: Consumer, selection: Selectio
         consumer.close(runtime.now())
         runtime.touch()
     runtime.check()
+    runtime.check_running()
     return consumer.inbox.pop() if consumer.inbox else None

@@ -23,6 +23,8 @@ class Transaction:
         self._level = level
         self._operations: list[Publish | Settle] = []
         self._is_done = False
+        #: The sequence of each message that was published, in the order of the calls, once it is done.
+        self.sequences: list[int] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -30,7 +32,7 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if kind is None and not self._is_done:
             await self.commit()
         self._is_done = True
 
@@ -90,7 +92,9 @@ class Transaction:
         self._runtime.check()
         if any(isinstance(operation, Publish) for operation in self._operations):
             self._runtime.check_room()
-        self._runtime.engine.transact(self._operations, self._client, self._runtime.now())
+        self._runtime.check_running()
+        done = self._runtime.engine.transact(self._operations, self._client, self._runtime.now())
+        self.sequences = [sequence for sequence in done if sequence is not None]
         size = sum(len(operation.body) for operation in self._operations if isinstance(operation, Publish))
         if self._runtime.touch(size) or self._level is not Level.READY:
             await self._runtime.confirm(self._level)
