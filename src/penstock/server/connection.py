@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from penstock.protocols.door import Door
 from penstock.protocols.stomp.frames import FrameLimits
-from penstock.protocols.stomp.session import Login, Session
+from penstock.protocols.stomp.session import Session
 from penstock.runtime.runtime import Runtime
 
 #: Until then a stranger has to have logged in.
@@ -26,7 +27,7 @@ class StompConnection(asyncio.Protocol):
     )  # fmt: skip
 
     def __init__(
-        self, runtime: Runtime, login: Login, limits: FrameLimits, connections: "set[StompConnection]", version: str
+        self, runtime: Runtime, door: Door, limits: FrameLimits, connections: "set[StompConnection]", version: str
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._open = connections
@@ -35,7 +36,7 @@ class StompConnection(asyncio.Protocol):
         self._beat_timer: asyncio.TimerHandle | None = None
         self._watch_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
-        self.session = Session(runtime, login, limits, self._write, self._close, f"{SERVER_NAME}/{version}")
+        self.session = Session(runtime, door, limits, self._write, self._close, f"{SERVER_NAME}/{version}")
         self.session.on_connected = self._connected
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock import __version__
-from penstock.engine.port import Client
-from penstock.model.errors import PermissionDenied
+from penstock.model.access import Access
+from penstock.model.errors import PenstockError, PermissionDenied
 from penstock.protocols.stomp.frames import FrameLimits
 from penstock.runtime.runtime import Runtime
 from penstock.server.connection import StompConnection
@@ -57,15 +57,21 @@ class Server:
         limits = FrameLimits(body_bytes_max=self._runtime.engine.limits.body_bytes_max)
 
         def connect() -> StompConnection:
-            return StompConnection(self._runtime, self._login, limits, self._connections, __version__)
+            return StompConnection(self._runtime, self, limits, self._connections, __version__)
 
         self._servers.append(await asyncio.get_running_loop().create_server(connect, sock=listener, ssl=tls))
 
-    def _login(self, user: str | None, secret: str | None) -> Client:
+    def login(self, user: str | None, secret: str | None, then: Callable[[Access | PenstockError], None]) -> None:
+        """Let the default user in."""
         del secret
-        if user not in (None, "", "guest"):
-            raise PermissionDenied(f"there is no user {user!r}, or the secret is wrong", key="login")
-        return self._runtime.engine.clients.connect(self._runtime.now(), secrets.token_bytes(16), user=user or "")
+        if user in (None, "", "guest"):
+            then(Access.to_all(user or ""))
+        else:
+            then(PermissionDenied(f"there is no user {user!r}, or the secret is wrong", key="login"))
+
+    def new_id(self) -> bytes:
+        """Return the id of a client."""
+        return secrets.token_bytes(16)
 
 
 def _where(listener: socket.socket) -> str:

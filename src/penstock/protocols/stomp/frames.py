@@ -54,7 +54,7 @@ STRANGER = FrameLimits(head_bytes_max=64 * 2**10, headers_max=100, body_bytes_ma
 class Parser:
     """Turns bytes into frames; what is not whole yet waits for more."""
 
-    __slots__ = ("_body_from", "_pieces", "_pieces_size", "_wanted", "error", "escapes", "limits")
+    __slots__ = ("_ahead", "_pieces", "_pieces_size", "_wanted", "error", "escapes", "limits")
 
     def __init__(self, limits: FrameLimits = STRANGER) -> None:
         self.limits = limits
@@ -66,6 +66,7 @@ class Parser:
         self._pieces_size = 0
         #: How many bytes must be there before parsing is worth another try; -1: until there is a NUL.
         self._wanted = 0
+        self._ahead = b""
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return the frames that are whole by now; after the first that is wrong, `error` is set."""
@@ -124,6 +125,14 @@ class Parser:
                 raise FrameError("the body is longer than its content-length says: no NUL follows it")
             frames.append(Frame(command, headers, data[body_from:body_to]))
             start = body_to + 1
+            if self.limits is STRANGER:  # what follows CONNECT is read with what the login brings
+                self._ahead = data[start:]
+                return b""
+
+    def rest(self) -> bytes:
+        """Return what came after the first frame, which is to be fed again after the login."""
+        rest, self._ahead = self._ahead, b""
+        return rest
 
     def _headers(self, head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
         lines = head.split(b"\n")

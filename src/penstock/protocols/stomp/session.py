@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from penstock.engine.port import BrokerPort, Client, Consumer, Outcome, Publish, Selection, Settle, settle
+from penstock.model.access import Access, Action
 from penstock.model.errors import BadRequest, NoObject, PenstockError, TooLarge
 from penstock.model.message import Message, State
 from penstock.model.names import NO_TAGS, QueueKey, checked_tags
@@ -12,6 +13,7 @@ from penstock.model.publication import PRIORITY_DEFAULT, checked_body
 from penstock.model.selector import parse
 from penstock.model.settings import checked_count, checked_timeout
 from penstock.model.stages import Level
+from penstock.protocols.door import Door
 from penstock.protocols.stomp.destinations import Destination, parsed
 from penstock.protocols.stomp.frames import Frame, FrameLimits, Parser, escaped, unescapable
 from penstock.protocols.stomp.publishing import decoded, publication_of
@@ -24,9 +26,8 @@ SUBSCRIPTIONS_MAX = 1000
 #: The headers of a SEND that say nothing of the message.
 _PLAIN = frozenset({b"destination", b"content-length", b"receipt"})
 _HEART_BEAT_MAX = 3_600_000
-
-#: Says which client a login makes, or raises PermissionDenied.
-Login = Callable[[str | None, str | None], Client]
+#: What a peer may send ahead while its login is looked at.
+SENT_AHEAD_BYTES_MAX = 64 * 2**10
 
 
 class Transaction:
@@ -50,7 +51,7 @@ class Session:
     def __init__(
         self,
         port: BrokerPort,
-        login: Login,
+        door: Door,
         limits: FrameLimits,
         write: Callable[[bytes], Any],
         close: Callable[[], Any],
@@ -58,13 +59,16 @@ class Session:
     ) -> None:
         self._port = port
         self._engine = port.engine
-        self._login = login
+        self._door = door
         self._limits = limits
         self._write = write
         self._close = close
         self._server = server
         self._parser = Parser()
         self._client: Client | None = None
+        self._access: Access
+        #: What came while the login is looked at; None when it is not.
+        self._sent_ahead: bytes | None = None
         self._version = "1.0"
         self._subscriptions: dict[bytes, Subscription] = {}
         self._transactions: dict[bytes, Transaction] = {}
@@ -83,6 +87,11 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Handle bytes from the peer."""
+        if self._sent_ahead is not None:
+            self._sent_ahead += data
+            if len(self._sent_ahead) > SENT_AHEAD_BYTES_MAX:
+                self.fail("too much was sent before the answer to CONNECT", None, "TooLarge")
+            return
         frames = self._parser.feed(data)
         for frame in frames:
             if self.is_closed:
@@ -168,16 +177,29 @@ class Session:
             self.fail("the versions spoken here are 1.0, 1.1 and 1.2", None, "Version")
             return
         beats_out, beats_in = _heart_beats(headers.get("heart-beat", "0,0"))
-        client = self._login(headers.get("login"), headers.get("passcode"))
-        self._client, self._version = client, version
+        self.beats_out, self.beats_in = (0, 0) if version == "1.0" else (beats_in, beats_out)
+        self._sent_ahead = self._parser.rest()
+        self._door.login(headers.get("login"), headers.get("passcode"), partial(self._logged_in, version))
+
+    def _logged_in(self, version: str, access: Access | PenstockError) -> None:
+        """Begin, now that the peer may come in, or send it away."""
+        if self.is_closed:
+            return
+        ahead, self._sent_ahead = self._sent_ahead, None
+        if isinstance(access, PenstockError):
+            self.fail(access.message, None, access.code)
+            return
+        self._access = access
+        self._client = self._engine.clients.connect(self._port.now(), self._door.new_id(), user=access.user)
+        self._version = version
         self._parser.limits = self._limits
         self._parser.escapes = version != "1.0"
-        self.beats_out, self.beats_in = (0, 0) if version == "1.0" else (beats_in, beats_out)
-        lines = [f"CONNECTED\nversion:{version}\nserver:{self._server}\nsession:{client.id.hex()}"]
+        lines = [f"CONNECTED\nversion:{version}\nserver:{self._server}\nsession:{self._client.id.hex()}"]
         if version != "1.0":
             lines.append(f"heart-beat:{self.beats_out},{self.beats_in}")
         self._write("\n".join(lines).encode() + b"\n\n\0")
         self.on_connected()
+        self.receive(ahead or b"")
 
     def _send(self, frame: Frame) -> None:
         headers = frame.headers
@@ -238,6 +260,7 @@ class Session:
         )
         subscription.consumer = consumer
         destination = parsed(headers["destination"])
+        self._access.check(Action.CONSUME, destination.name)
         if destination.is_topic:
             self._engine.subscribe_topic(consumer, destination.name, self._port.now())
         else:
@@ -340,6 +363,7 @@ class Session:
 
     def _learn(self, name: bytes) -> Destination:
         destination = parsed(name.decode(errors="replace"))
+        self._access.check(Action.PUBLISH, destination.name)
         if len(self._destinations) > SUBSCRIPTIONS_MAX:
             self._destinations.clear()
         self._destinations[name] = destination
