@@ -32,7 +32,7 @@ class Access:
     @classmethod
     def to_all(cls, user: str) -> "Access":
         """Return the access of somebody who may do everything."""
-        return cls(user, {action: ("*",) for action in Action})
+        return cls(user, dict.fromkeys(Action, ("*",)))
 
     def permits(self, action: Action, channel: str) -> bool:
         """Tell whether the user may do this to a queue or topic of this name."""
