@@ -1,6 +1,6 @@
-"""What the sessions of all protocols ask of the door that they stand behind."""
+"""What the sessions of all protocols ask of the door that they stand behind, and what it asks of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.model.access import Access
@@ -18,3 +18,41 @@ class Door(Protocol):
 
     def new_id(self) -> bytes:
         """Return 16 random bytes: the id of a client."""
+
+
+class Carrier(Protocol):
+    """Carries what a session sends to its peer: a TCP connection, or a WebSocket."""
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        """Send whole frames of the session's protocol, in this order; called as seldom as possible, with many of them."""
+
+    def close(self) -> None:
+        """End the connection when all that was sent has gone out; `lost` is called after that."""
+
+    def turn_at_once(self) -> None:
+        """Give the session a `turn` soon, because something that it waits for has changed."""
+
+
+class Session(Protocol):
+    """One peer's conversation. It owns no socket and no clock; its carrier calls these, all from one thread."""
+
+    def receive(self, data: bytes) -> None:
+        """Handle bytes from the peer: from a stream in any pieces, from a WebSocket the payload of one message."""
+
+    def turn(self, now: float) -> float:
+        """Do what is due: heart-beats, waits that end. Returns when the next turn is wanted, `inf` for never.
+
+        `now` is in seconds of a steady clock with any beginning. The first turn comes as soon as there is a connection.
+        """
+
+    def hold_back(self) -> None:
+        """Hand nothing more out: the peer does not read."""
+
+    def go_on(self) -> None:
+        """Hand out again."""
+
+    def lost(self) -> None:
+        """Take note that the connection is gone."""
+
+    def leave(self) -> None:
+        """End in good order, because the server stops: what the peer holds waits again and does not count as failed."""
