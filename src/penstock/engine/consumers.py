@@ -32,6 +32,7 @@ class Consumer:
         "failure",
         "groups",
         "inbox",
+        "is_held",
         "is_open",
         "is_paused",
         "label",
@@ -84,6 +85,8 @@ class Consumer:
         self.inbox: list[Message] = []
         self.unsettled = 0
         self.is_paused = False
+        #: Whether it takes nothing for now, whatever credit it has: its peer does not read.
+        self.is_held = False
         self.is_open = True
         #: Called when it is closed, by whoever made it known elsewhere.
         self.after_close: Callable[[Consumer, float], None] | None = None
@@ -120,6 +123,17 @@ class Consumer:
         self.is_paused = True
         for cursor in self.cursors:
             cursor.available.pop(self, None)
+
+    def hold(self) -> None:
+        """Take no more until it is let go, whatever is settled meanwhile."""
+        self.is_held = True
+        self.pause()
+
+    def let_go(self, effects: Effects) -> None:
+        """Take more again as far as its credit goes."""
+        self.is_held = False
+        if self.is_paused and self.is_open:
+            effects.hungry[self] = None
 
     def resume(self) -> None:
         """Take more again."""
@@ -217,7 +231,7 @@ class Dispatcher:
 
     def _feed(self, consumer: Consumer, now: float, limit: int) -> int:
         """Give a consumer that has room again what waits for it; returns how many messages."""
-        if not consumer.is_open or consumer.unsettled >= consumer.credit:
+        if not consumer.is_open or consumer.is_held or consumer.unsettled >= consumer.credit:
             return 0
         if consumer.is_paused:
             consumer.resume()

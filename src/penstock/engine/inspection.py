@@ -1,5 +1,6 @@
 """Looking without disturbing: statistics of channels, and messages as they wait."""
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -165,6 +166,25 @@ def peek(queue: Queue, offset: int, limit: int) -> list[Peeked]:
         )
         for record, attempt, state in islice(_all_entries(queue), offset, offset + limit)
     ]
+
+
+def browse(queue: Queue, first: int = 0) -> "array[int]":
+    """Return the sequences of all that could be handed out now, in that order, from the sequence `first` on."""
+    return array("Q", queue.ready.sequences(first))
+
+
+def browsed(queue: Queue, sequence: int) -> Message | None:
+    """Return a copy of a message that could be handed out still, to be looked at; None if it is not there any more."""
+    waiting = queue.returned.get(sequence)
+    if waiting is not None and sequence in queue.delayed:
+        return None
+    record = waiting.record if waiting is not None else queue.ready.find(sequence)
+    if record is None:
+        return None
+    copy = Message(record, queue)
+    if waiting is not None:
+        copy.attempt, copy.redelivered = waiting.attempt, waiting.redelivered
+    return copy
 
 
 def _all_entries(queue: Queue) -> Iterator[tuple[Record, int, str]]:

@@ -6,8 +6,9 @@ from typing import Protocol
 from penstock.engine.clients import Client
 from penstock.engine.consumers import OWN_LEASE, Consumer
 from penstock.engine.engine import Engine
-from penstock.engine.inspection import headers_of
-from penstock.engine.selection import Selection
+from penstock.engine.inspection import browse, browsed, headers_of
+from penstock.engine.queue import Queue
+from penstock.engine.selection import Selection, is_pattern
 from penstock.engine.transactions import Outcome, Publish, Settle, settle
 from penstock.model.stages import Level
 
@@ -19,9 +20,13 @@ __all__ = [
     "Engine",
     "Outcome",
     "Publish",
+    "Queue",
     "Selection",
     "Settle",
+    "browse",
+    "browsed",
     "headers_of",
+    "is_pattern",
     "settle",
 ]
 
@@ -40,6 +45,12 @@ class BrokerPort(Protocol):
 
     def touch(self, size: int = 0) -> bool:
         """Take note that the engine was called, with a body of `size` bytes; returns whether the store is behind."""
+
+    def watch(self, tell: Callable[[], None]) -> None:
+        """Call this when the broker fails or closes."""
+
+    def unwatch(self, tell: Callable[[], None]) -> None:
+        """Call it no more."""
 
     def after(self, level: Level, action: Callable[[], None]) -> None:
         """Call `action` when all that was recorded so far is persisted as far as `level`."""

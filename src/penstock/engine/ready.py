@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -204,6 +204,21 @@ class ReadyOrder:
                 yield record
             while returned:
                 yield returned.pop()[3]
+
+    def sequences(self, first: int = 0) -> Iterator[int]:
+        """Yield the sequences of all from `first` on, in order; what changes meanwhile may or may not be seen."""
+        for priority in sorted(self._lanes, reverse=True):
+            lane = self._lanes[priority]
+            fresh = lane.fresh_sequences()
+            returned = [
+                (place, sequence) for place, sequence, _, message in lane.returned if message.state is State.WAITING
+            ]
+            ordered = (
+                merge(zip(fresh, fresh, strict=True), sorted(returned)) if returned else zip(fresh, fresh, strict=True)
+            )
+            for _, sequence in ordered:
+                if sequence >= first and sequence not in self._withdrawn:
+                    yield sequence
 
     def clear(self) -> None:
         """Drop all."""

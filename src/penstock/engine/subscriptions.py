@@ -87,6 +87,26 @@ class Subscriptions:
             consumer.close(now)
         self._remove(subscription, now)
 
+    def take_over(self, durable: str, pattern: str, now: float) -> list[Consumer]:
+        """End the consumers that a durable subscriber has, for one who goes on with it; returns them, to be told.
+
+        What they hold waits again and does not count as failed, so that order is kept.
+        """
+        subscription = self.durables.get((durable, pattern))
+        ended = [] if subscription is None else list(subscription.consumers)
+        for consumer in ended:
+            consumer.failure = NoObject(
+                f"another connection goes on with the durable subscriber {durable!r} of {pattern!r}", key="durable"
+            )
+            for message in [held for held in consumer.client.held if held.consumer is consumer]:
+                message.cursor.release(message, now)
+            consumer.close(now)
+        return ended
+
+    def patterns_of(self, durable: str) -> list[str]:
+        """Return the topics and patterns that there is a durable subscriber of this name to."""
+        return [pattern for name, pattern in self.durables if name == durable]
+
     def condemn(self, subscriber: Subscriber, now: float, reason: str) -> None:
         """Let a subscriber go: it is told, and what it had waiting goes to the dead letters."""
         if subscriber.condemned is not None:
