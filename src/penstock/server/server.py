@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from penstock import __version__
 from penstock.model.access import Access
 from penstock.model.errors import PenstockError, PermissionDenied
+from penstock.protocols.door import Carrier
 from penstock.protocols.stomp.frames import FrameLimits
+from penstock.protocols.stomp.session import Session, StompOptions
+from penstock.protocols.stomp.temporary import remove_leftovers
 from penstock.runtime.runtime import Runtime
-from penstock.server.connection import StompConnection
+from penstock.server.connection import StreamConnection
 from penstock.server.listening import Address, bound_socket
+from penstock.server.wheel import Wheel
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,12 +37,15 @@ class Server:
         self._doors = doors
         self._tls = tls
         self._servers: list[asyncio.Server] = []
-        self._connections: set[StompConnection] = set()
+        self._connections: set[StreamConnection] = set()
+        self._wheel: Wheel
 
     async def start(self, say: Callable[[str], None]) -> None:
         """Recover, listen, and say where."""
         sockets = [(door, bound_socket(door.address, door.option)) for door in self._doors]
+        self._wheel = Wheel(asyncio.get_running_loop())
         await self._runtime.start()
+        remove_leftovers(self._runtime.engine, self._runtime.now())
         for door, listener in sockets:
             await self._listen(door, listener)
             say(f"{door.name} {_where(listener)}")
@@ -55,9 +62,13 @@ class Server:
     async def _listen(self, door: Door, listener: socket.socket) -> None:
         tls = self._tls if door.address.tls else None
         limits = FrameLimits(body_bytes_max=self._runtime.engine.limits.body_bytes_max)
+        options = StompOptions(f"Penstock/{__version__}", limits)
 
-        def connect() -> StompConnection:
-            return StompConnection(self._runtime, self, limits, self._connections, __version__)
+        def make(carrier: Carrier) -> Session:
+            return Session(self._runtime, self, carrier, options)
+
+        def connect() -> StreamConnection:
+            return StreamConnection(make, self._wheel, self._connections)
 
         self._servers.append(await asyncio.get_running_loop().create_server(connect, sock=listener, ssl=tls))
 

@@ -5,19 +5,20 @@ from typing import NamedTuple
 from penstock.model.errors import BadRequest
 from penstock.model.names import checked_name
 
-_PREFIXES = {"/queue/": "queue", "/topic/": "topic", "/amq/queue/": "existing queue", "/temp-queue/": "temporary queue"}
+QUEUE, TOPIC, EXISTING, TEMPORARY = "queue", "topic", "existing queue", "temporary queue"
+_PREFIXES = {"/queue/": QUEUE, "/topic/": TOPIC, "/amq/queue/": EXISTING, "/temp-queue/": TEMPORARY}
 
 
 class Destination(NamedTuple):
     """What a destination means."""
 
-    kind: str  # queue, topic, existing queue, temporary queue
+    kind: str
     name: str
 
     @property
     def is_topic(self) -> bool:
         """Whether it is a topic, or a pattern of topics."""
-        return self.kind == "topic"
+        return self.kind == TOPIC
 
 
 def parsed(text: str) -> Destination:
@@ -28,8 +29,3 @@ def parsed(text: str) -> Destination:
     raise BadRequest(
         f"the destination {text!r} is none: it must begin with /queue/, /topic/ or /temp-queue/", key="destination"
     )
-
-
-def destination_of(queue: str | None, topic: str | None) -> str:
-    """Return the destination that a message of this channel has."""
-    return f"/queue/{queue}" if queue is not None else f"/topic/{topic}"

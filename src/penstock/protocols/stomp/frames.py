@@ -6,11 +6,15 @@
     body    = content-length bytes if that header is there, else all up to the next NUL
 
 Versions 1.1 and 1.2 escape CR, LF, colon and backslash in headers, except those of CONNECT and CONNECTED.
+
+Peers send the same headers in the same order again and again. The parser learns such a shape, a command with the names
+of its headers, as a regular expression that takes the whole head of a frame in one step; all else goes the long way.
 """
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 _EOL = re.compile(rb"\r?\n\r?\n")
 _ESCAPES = {b"\\r": b"\r", b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\"}
@@ -22,13 +26,16 @@ _UNESCAPED_COMMANDS = (b"CONNECT", b"STOMP")
 CONTENT_LENGTH = b"content-length"
 _CONTENT_LENGTH_DIGITS_MAX = 12
 
+#: What peers send so often that its shapes are worth learning, and how many of these a connection may have.
+_LEARNED_COMMANDS = frozenset({b"SEND", b"ACK", b"NACK"})
+SHAPES_MAX = 8
+_SHAPE_HEADERS_MAX = 16
 
-class Frame(NamedTuple):
-    """A frame as it came: names and values of headers are unescaped bytes."""
+#: Instead of where a frame begins: the data is used up, or a part of a frame waits for more.
+NOTHING_LEFT, SOMETHING_LEFT = -1, -2
 
-    command: bytes
-    headers: dict[bytes, bytes]
-    body: bytes
+#: Command, headers and body; names and values of headers are unescaped bytes.
+Frame: TypeAlias = tuple[bytes, dict[bytes, bytes], bytes]
 
 
 class FrameError(Exception):
@@ -51,10 +58,28 @@ class FrameLimits:
 STRANGER = FrameLimits(head_bytes_max=64 * 2**10, headers_max=100, body_bytes_max=0)
 
 
+class Shape(NamedTuple):
+    """A command with the names of its headers, in their order."""
+
+    head: re.Pattern[bytes]  # takes the head of such a frame, with the values as groups
+    command: bytes
+    names: tuple[bytes, ...]
+    length_at: int  # index of content-length among the names; -1 if it is not there
+
+
+@lru_cache(maxsize=256)
+def shape_of(command: bytes, names: tuple[bytes, ...]) -> Shape:
+    """Return the shape of frames like this one, for all who send such frames."""
+    length = rb":([0-9]{1,%d})\n" % _CONTENT_LENGTH_DIGITS_MAX
+    lines = [re.escape(name) + (length if name == CONTENT_LENGTH else rb":([^\n\r\\]*)\n") for name in names]
+    head = re.compile(rb"[\r\n]*" + command + rb"\n" + b"".join(lines) + rb"\n")
+    return Shape(head, command, names, names.index(CONTENT_LENGTH) if CONTENT_LENGTH in names else -1)
+
+
 class Parser:
     """Turns bytes into frames; what is not whole yet waits for more."""
 
-    __slots__ = ("_ahead", "_pieces", "_pieces_size", "_wanted", "error", "escapes", "limits")
+    __slots__ = ("_ahead", "_pieces", "_pieces_size", "_shapes", "_wanted", "error", "escapes", "limits")
 
     def __init__(self, limits: FrameLimits = STRANGER) -> None:
         self.limits = limits
@@ -62,6 +87,8 @@ class Parser:
         self.escapes = True
         #: Why nothing more can be understood.
         self.error: FrameError | None = None
+        #: What this peer sends often, the last one seen first.
+        self._shapes: list[Shape] = []
         self._pieces: list[bytes] = []
         self._pieces_size = 0
         #: How many bytes must be there before parsing is worth another try; -1: until there is a NUL.
@@ -84,50 +111,81 @@ class Parser:
             self._pieces = []
         frames: list[Frame] = []
         try:
-            rest = self._parse(data, frames)
+            start = rest_from = 0
+            while start >= 0:
+                rest_from = self._parse_known(data, start, frames)
+                start = self._parse(data, rest_from, frames)
         except FrameError as error:
             self.error = error
             return frames
-        if rest:
+        if start != NOTHING_LEFT:
+            rest = data[rest_from:] if rest_from else data
             self._pieces, self._pieces_size = [rest], len(rest)
         return frames
 
-    def _parse(self, data: bytes, frames: list[Frame]) -> bytes:
-        """Append the whole frames; returns what is left."""
-        start = 0
+    def _parse_known(self, data: bytes, start: int, frames: list[Frame]) -> int:
+        """Append the whole frames from `start` on that have a shape known already; returns where others begin."""
+        shapes = self._shapes
+        head_max, body_max = self.limits.head_bytes_max, self.limits.body_bytes_max
         size = len(data)
-        while True:
-            while start < size and data[start] in b"\r\n":
-                start += 1
-            if start >= size:
-                return b""
-            end = data.find(b"\n\n", start)
-            head = data[start:end] if end >= 0 else b""
-            body_from = end + 2
-            if end < 0 or b"\r" in head:
-                found = _EOL.search(data, start)
-                if found is None:
-                    return self._wait_for_head(data, start)
-                head, body_from = data[start : found.start()], found.end()
-            if len(head) > self.limits.head_bytes_max:
-                raise self._too_large("headers", len(head), self.limits.head_bytes_max)
-            command, headers = self._headers(head)
-            length = headers.get(CONTENT_LENGTH)
-            body_to = data.find(b"\0", body_from) if length is None else body_from + self._length(length)
-            if body_to < 0:
-                return self._wait_for_nul(data, start, body_from)
-            if body_to >= size:
-                self._wanted = body_to - start + 1
-                return data[start:]
-            if body_to - body_from > self.limits.body_bytes_max:
-                raise self._too_large("body", body_to - body_from, self.limits.body_bytes_max)
-            if data[body_to]:
-                raise FrameError("the body is longer than its content-length says: no NUL follows it")
-            frames.append(Frame(command, headers, data[body_from:body_to]))
+        at = 0
+        while at < len(shapes):
+            head, command, names, length_at = shapes[at]
+            found = head.match(data, start)
+            if found is None:
+                at += 1
+                continue
+            values = found.groups()
+            body_from = found.end()
+            if length_at < 0:
+                body_to = data.find(b"\0", body_from)
+            else:
+                body_to = body_from + int(values[length_at])
+            if not body_from <= body_to < size or data[body_to] or body_to - body_from > body_max:
+                return start
+            if body_from - found.start() > head_max:
+                return start
+            frames.append((command, dict(zip(names, values, strict=True)), data[body_from:body_to]))
             start = body_to + 1
-            if self.limits is STRANGER:  # what follows CONNECT is read with what the login brings
-                self._ahead = data[start:]
-                return b""
+            if at:
+                shapes.insert(0, shapes.pop(at))
+                at = 0
+        return start
+
+    def _parse(self, data: bytes, start: int, frames: list[Frame]) -> int:
+        """Append the frame at `start`; returns where the next begins, or one of the two constants if it is not whole."""
+        size = len(data)
+        while start < size and data[start] in b"\r\n":
+            start += 1
+        if start >= size:
+            return NOTHING_LEFT
+        end = data.find(b"\n\n", start)
+        head = data[start:end] if end >= 0 else b""
+        body_from = end + 2
+        if end < 0 or b"\r" in head:
+            found = _EOL.search(data, start)
+            if found is None:
+                return self._wait_for_head(data, start)
+            head, body_from = data[start : found.start()], found.end()
+        if len(head) > self.limits.head_bytes_max:
+            raise self._too_large("headers", len(head), self.limits.head_bytes_max)
+        command, headers = self._headers(head)
+        length = headers.get(CONTENT_LENGTH)
+        body_to = data.find(b"\0", body_from) if length is None else body_from + self._length(length)
+        if body_to < 0:
+            return self._wait_for_nul(data, body_from)
+        if body_to >= size:
+            self._wanted = body_to - start + 1
+            return SOMETHING_LEFT
+        if body_to - body_from > self.limits.body_bytes_max:
+            raise self._too_large("body", body_to - body_from, self.limits.body_bytes_max)
+        if data[body_to]:
+            raise FrameError("the body is longer than its content-length says: no NUL follows it")
+        frames.append((command, headers, data[body_from:body_to]))
+        if self.limits is STRANGER:  # what follows CONNECT is read with what the login brings
+            self._ahead = data[body_to + 1 :]
+            return NOTHING_LEFT
+        return body_to + 1
 
     def rest(self) -> bytes:
         """Return what came after the first frame, which is to be fed again after the login."""
@@ -147,9 +205,18 @@ class Parser:
             headers = dict([line.split(b":", 1) for line in lines[:0:-1]])  # backwards: the first of a name stays
         except ValueError:
             raise FrameError("a header has no colon") from None
+        if command in _LEARNED_COMMANDS and b"\r" not in head and b"\\" not in head:
+            self._learn(command, lines, len(headers))
         if b"\\" in head and self.escapes and command not in _UNESCAPED_COMMANDS:
             headers = {_unescaped(name): _unescaped(value) for name, value in headers.items()}
         return command, headers
+
+    def _learn(self, command: bytes, lines: list[bytes], count: int) -> None:
+        """Take on the shape of a frame, unless it is an odd one or there are many already."""
+        if count == len(lines) - 1 <= _SHAPE_HEADERS_MAX and len(self._shapes) < SHAPES_MAX:
+            shape = shape_of(command, tuple([line[: line.index(b":")] for line in lines[1:]]))
+            if shape not in self._shapes:
+                self._shapes.append(shape)
 
     def _length(self, text: bytes) -> int:
         if not text.isdigit() or len(text) > _CONTENT_LENGTH_DIGITS_MAX:
@@ -159,7 +226,7 @@ class Parser:
             raise self._too_large("body", length, self.limits.body_bytes_max)
         return length
 
-    def _wait_for_head(self, data: bytes, start: int) -> bytes:
+    def _wait_for_head(self, data: bytes, start: int) -> int:
         size = len(data) - start
         if size > self.limits.head_bytes_max:
             raise self._too_large("headers", size, self.limits.head_bytes_max)
@@ -167,14 +234,14 @@ class Parser:
         if (len(data) if line_end < 0 else line_end) - start > self.limits.command_bytes_max + 1:
             raise FrameError("this is not a command of STOMP")
         self._wanted = 0
-        return data[start:]
+        return SOMETHING_LEFT
 
-    def _wait_for_nul(self, data: bytes, start: int, body_from: int) -> bytes:
+    def _wait_for_nul(self, data: bytes, body_from: int) -> int:
         size = len(data) - body_from
         if size > self.limits.body_bytes_max:
             raise self._too_large("body", size, self.limits.body_bytes_max)
         self._wanted = -1
-        return data[start:]
+        return SOMETHING_LEFT
 
     def _too_large(self, what: str, size: int, limit: int) -> FrameError:
         return FrameError(f"the {what} of the frame: {size} is more than the {limit} allowed")

@@ -1,144 +1,156 @@
-"""A STOMP session: frames in, calls of the engine; messages and confirmations, frames out. It owns no socket."""
+"""A STOMP session: frames in, calls of the engine; messages and confirmations, frames out. It owns no socket.
+
+What a session does at each frame stands here; what its subscriptions do stands in `consuming`.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from math import inf
+from typing import NamedTuple
 
-from penstock.engine.port import BrokerPort, Client, Consumer, Outcome, Publish, Selection, Settle, settle
+from penstock.engine.port import BrokerPort, Client, Outcome, Publish, Settle, is_pattern, settle
 from penstock.model.access import Access, Action
-from penstock.model.errors import BadRequest, NoObject, PenstockError, TooLarge
-from penstock.model.message import Message, State
-from penstock.model.names import NO_TAGS, QueueKey, checked_tags
-from penstock.model.publication import PRIORITY_DEFAULT, checked_body
-from penstock.model.selector import parse
-from penstock.model.settings import checked_count, checked_timeout
+from penstock.model.errors import BadRequest, NoObject, PenstockError
+from penstock.model.message import Message
+from penstock.model.names import NO_TAGS, QueueKey
+from penstock.model.publication import PRIORITY_DEFAULT
 from penstock.model.stages import Level
-from penstock.protocols.door import Door
-from penstock.protocols.stomp.destinations import Destination, parsed
+from penstock.protocols.door import Carrier, Door
+from penstock.protocols.stomp.consuming import Subscriptions
+from penstock.protocols.stomp.destinations import EXISTING, TEMPORARY, parsed
 from penstock.protocols.stomp.frames import Frame, FrameLimits, Parser, escaped, unescapable
-from penstock.protocols.stomp.publishing import decoded, publication_of
-from penstock.protocols.stomp.subscription import ACK_MODES, AUTO, Subscription
+from penstock.protocols.stomp.headers import Texts, decoded, flag, heart_beats, tags_of
+from penstock.protocols.stomp.publishing import publication_of
+from penstock.protocols.stomp.subscription import Subscription
+from penstock.protocols.stomp.temporary import TemporaryQueues, is_temporary, name_in
+from penstock.protocols.stomp.transactions import Transactions
 
 VERSIONS = ("1.2", "1.1", "1.0")
-PREFETCH_DEFAULT = 256
-TRANSACTIONS_MAX = 16
-SUBSCRIPTIONS_MAX = 1000
-#: The headers of a SEND that say nothing of the message.
-_PLAIN = frozenset({b"destination", b"content-length", b"receipt"})
-_HEART_BEAT_MAX = 3_600_000
+#: Until then a stranger has to have logged in.
+LOGIN_SECONDS = 10.0
 #: What a peer may send ahead while its login is looked at.
 SENT_AHEAD_BYTES_MAX = 64 * 2**10
+#: A peer is given up when nothing came for this many times the interval that was agreed on, and one second at least.
+GRACE = 2.0
+GRACE_SECONDS_MIN = 1.0
+#: Destinations that a session remembers; the next one makes it begin afresh.
+TARGETS_MAX = 1000
+#: The headers of a SEND that say nothing of the message.
+_PLAIN = frozenset({b"destination", b"content-length", b"receipt"})
+REFUSED = "refused"
 
 
-class Transaction:
-    """What a session does at COMMIT, and what it takes back at ABORT."""
+@dataclass(slots=True, frozen=True)
+class StompOptions:
+    """What an operator chooses for all sessions."""
 
-    __slots__ = ("acknowledged", "operations")
+    server: str
+    frames: FrameLimits
+    #: Every subscriber with a `client-id` is durable.
+    durable_topics: bool = False
 
-    def __init__(self) -> None:
-        self.operations: list[Publish | Settle] = []
-        self.acknowledged: list[tuple[Subscription, dict[bytes, Message]]] = []
 
-    def take_back(self) -> None:
-        """Let what was acknowledged in it be acknowledged again."""
-        for subscription, meant in reversed(self.acknowledged):
-            subscription.restore(meant)
+class _Target(NamedTuple):
+    """Where a SEND goes: a queue without tags, or a topic."""
+
+    queue: QueueKey | None
+    topic: str
+    is_existing: bool
 
 
 class Session:
-    """See the module. `write` takes bytes for the peer, `close` ends the connection when they are sent."""
+    """See the module."""
 
-    def __init__(
-        self,
-        port: BrokerPort,
-        door: Door,
-        limits: FrameLimits,
-        write: Callable[[bytes], Any],
-        close: Callable[[], Any],
-        server: str,
-    ) -> None:
+    __slots__ = (
+        "_access", "_beat_at", "_beats_in", "_beats_out", "_bytes", "_carrier", "_client", "_client_id", "_door",
+        "_engine", "_heard_at", "_is_heard", "_is_leaving", "_login_by", "_options", "_out", "_parser", "_port",
+        "_receipts", "_sent_ahead", "_subscriptions", "_targets", "_temporary", "_transactions", "_version", "is_closed",
+    )  # fmt: skip
+
+    def __init__(self, port: BrokerPort, door: Door, carrier: Carrier, options: StompOptions) -> None:
         self._port = port
         self._engine = port.engine
         self._door = door
-        self._limits = limits
-        self._write = write
-        self._close = close
-        self._server = server
+        self._carrier = carrier
+        self._options = options
         self._parser = Parser()
         self._client: Client | None = None
+        self._client_id = ""
         self._access: Access
         #: What came while the login is looked at; None when it is not.
         self._sent_ahead: bytes | None = None
         self._version = "1.0"
-        self._subscriptions: dict[bytes, Subscription] = {}
-        self._transactions: dict[bytes, Transaction] = {}
-        self._destinations: dict[bytes, Destination] = {}
+        self._subscriptions: Subscriptions
+        self._temporary: TemporaryQueues
+        self._transactions = Transactions(port.engine.limits)
+        self._targets: dict[bytes, _Target] = {}
+        #: Confirmations of this wake-up that wait for the disk, and frames that wait for nothing.
         self._receipts: list[bytes] = []
-        self._numbers = 0
+        self._out: list[bytes] = []
         self._bytes = 0
         self.is_closed = False
-        #: Milliseconds between heart-beats that were agreed on, 0 for none: what is sent, and what is expected.
-        self.beats_out = 0
-        self.beats_in = 0
-        #: Called when the peer has logged in.
-        self.on_connected: Callable[[], Any] = lambda: None
+        #: Whether the peer has said DISCONNECT, so that only its receipts are to come.
+        self._is_leaving = False
+        #: Seconds between heart-beats that were agreed on, 0 for none: what is sent, and what is expected.
+        self._beats_out = self._beats_in = 0.0
+        self._login_by = 0.0
+        self._beat_at = inf
+        self._heard_at = 0.0
+        self._is_heard = False
 
-    # What the shell calls.
+    # What the carrier calls.
 
     def receive(self, data: bytes) -> None:
         """Handle bytes from the peer."""
+        self._is_heard = True
         if self._sent_ahead is not None:
             self._sent_ahead += data
             if len(self._sent_ahead) > SENT_AHEAD_BYTES_MAX:
                 self.fail("too much was sent before the answer to CONNECT", None, "TooLarge")
             return
+        if self.is_closed or self._is_leaving:
+            return
         frames = self._parser.feed(data)
-        for frame in frames:
-            if self.is_closed:
-                return
-            try:
-                self._handle(frame)
-            except PenstockError as error:
-                self.fail(error.message, frame.headers.get(b"receipt"), error.code)
-        if self._parser.error is not None and not self.is_closed:
+        if frames:
+            self._handle_all(frames)
+        if self._parser.error is not None:
             self.fail(str(self._parser.error), None, "BadRequest")
         self._finish_wake_up()
 
-    def lost(self) -> None:
-        """Take note that the connection is gone."""
-        self.is_closed = True
-        if self._client is not None:
-            client, self._client = self._client, None
-            self._engine.clients.disconnect(client, self._port.now())
-            self._port.touch()
-
-    def leave(self) -> None:
-        """End in good order: what the peer holds waits again and does not count as failed."""
-        self.is_closed = True
-        if self._client is not None:
-            client, self._client = self._client, None
-            self._engine.clients.leave(client, self._port.now())
-            self._port.touch()
+    def turn(self, now: float) -> float:
+        """Do what is due: the end of waiting for a login, heart-beats both ways, and browsing."""
+        if self.is_closed:
+            return inf
+        if self._client is None:
+            self._login_by = self._login_by or now + LOGIN_SECONDS
+            if now >= self._login_by:
+                self.fail(f"no login came within {LOGIN_SECONDS:.0f} seconds", None, "BadRequest")
+                return inf
+            return self._login_by
+        return min(self._beat(now), self._listen(now), self._subscriptions.show_more(now))
 
     def hold_back(self) -> None:
         """Hand nothing more out to a peer that does not read."""
-        for subscription in self._subscriptions.values():
-            subscription.consumer.pause()
+        if self._client is not None:
+            self._subscriptions.hold()
 
     def go_on(self) -> None:
         """Hand out again."""
-        if not self.is_closed:
-            for subscription in self._subscriptions.values():
-                self._engine.effects.hungry[subscription.consumer] = None
+        if self._client is not None:
+            self._subscriptions.let_go()
             self._port.touch()
 
-    def beat(self) -> None:
-        """Send a heart-beat."""
-        if not self.is_closed:
-            self._write(b"\n")
+    def lost(self) -> None:
+        """Take note that the connection is gone."""
+        self._end(self._engine.clients.disconnect)
+
+    def leave(self) -> None:
+        """End in good order: what the peer holds waits again and does not count as failed."""
+        self._end(self._engine.clients.leave)
 
     def fail(self, text: str, receipt: bytes | None, code: str) -> None:
-        """Tell the peer what is wrong, and close."""
+        """Tell the peer what is wrong, and close. What it sent in this wake-up is not confirmed any more."""
         if self.is_closed:
             return
         lines = [b"ERROR", b"message:" + self._escaped(code.encode())]
@@ -146,38 +158,58 @@ class Session:
             lines.append(b"receipt-id:" + self._escaped(receipt))
         if code == "Version":
             lines.append(b"version:1.0,1.1,1.2")
-        body = text.encode()
+        body = text.encode(errors="replace")
         lines += [b"content-type:text/plain", b"content-length:%d" % len(body)]
-        self._send_receipts_given()
-        self._write(b"\n".join(lines) + b"\n\n" + body + b"\0")
-        self._end()
+        self._receipts.clear()
+        self._out.append(b"\n".join(lines) + b"\n\n" + body + b"\0")
+        self._send_out()
+        self.lost()
+        self._carrier.close()
 
-    # Commands.
+    def fail_by(self, error: PenstockError, receipt: bytes | None = None) -> None:
+        """Tell the peer of an error, and close."""
+        self.fail(error.message, receipt, error.code)
 
-    def _handle(self, frame: Frame) -> None:
-        command = frame.command
-        if command == b"SEND" and self._client is not None:
-            self._send(frame)
-            return
+    # Frames.
+
+    def _handle_all(self, frames: list[Frame]) -> None:
+        now = self._port.now()
+        individual = None if self._client is None else self._subscriptions.individual
+        for command, headers, body in frames:
+            try:
+                if command == b"SEND" and individual is not None:
+                    self._send(headers, body, now)
+                elif command == b"ACK" and individual and len(headers) == 1 and headers.get(b"id") in individual:
+                    message = individual.pop(headers[b"id"])
+                    message.cursor.finish(message, now)
+                else:
+                    self._handle(command, headers)
+                    if self._is_leaving or self.is_closed:
+                        return
+            except PenstockError as error:
+                self.fail_by(error, headers.get(b"receipt"))
+                return
+
+    def _handle(self, command: bytes, headers: dict[bytes, bytes]) -> None:
         if self._client is None:
             if command not in (b"CONNECT", b"STOMP"):
                 raise BadRequest("the first frame must be CONNECT or STOMP", key="command")
-            self._connect(frame)
+            self._connect(decoded(headers))
             return
         handler = COMMANDS.get(command)
         if handler is None:
             raise BadRequest(f"there is no command {command[:32].decode(errors='replace')}", key="command")
-        handler(self, frame)
+        handler(self, headers)
 
-    def _connect(self, frame: Frame) -> None:
-        headers = decoded(frame.headers)
-        offered = headers.get("accept-version", "1.0").split(",")
+    def _connect(self, headers: Texts) -> None:
+        offered = [version.strip() for version in headers.get("accept-version", "1.0").split(",")]
         version = next((version for version in VERSIONS if version in offered), None)
         if version is None:
             self.fail("the versions spoken here are 1.0, 1.1 and 1.2", None, "Version")
             return
-        beats_out, beats_in = _heart_beats(headers.get("heart-beat", "0,0"))
-        self.beats_out, self.beats_in = (0, 0) if version == "1.0" else (beats_in, beats_out)
+        beats_in, beats_out = heart_beats(headers.get("heart-beat", "0,0"))
+        self._beats_in, self._beats_out = (0.0, 0.0) if version == "1.0" else (beats_in / 1000, beats_out / 1000)
+        self._client_id = headers.get("client-id", "")
         self._sent_ahead = self._parser.rest()
         self._door.login(headers.get("login"), headers.get("passcode"), partial(self._logged_in, version))
 
@@ -187,172 +219,165 @@ class Session:
             return
         ahead, self._sent_ahead = self._sent_ahead, None
         if isinstance(access, PenstockError):
-            self.fail(access.message, None, access.code)
+            self.fail_by(access)
             return
         self._access = access
-        self._client = self._engine.clients.connect(self._port.now(), self._door.new_id(), user=access.user)
+        client = self._client = self._engine.clients.connect(self._port.now(), self._door.new_id(), user=access.user)
         self._version = version
-        self._parser.limits = self._limits
+        self._parser.limits = self._options.frames
         self._parser.escapes = version != "1.0"
-        lines = [f"CONNECTED\nversion:{version}\nserver:{self._server}\nsession:{self._client.id.hex()}"]
+        self._subscriptions = Subscriptions(self._port, self._carrier, client, version, self.fail_by)
+        self._temporary = TemporaryQueues(self._engine, client)
+        self._port.watch(self._look_at_store)
+        lines = [f"CONNECTED\nversion:{version}\nserver:{self._options.server}\nsession:{client.id.hex()}"]
         if version != "1.0":
-            lines.append(f"heart-beat:{self.beats_out},{self.beats_in}")
-        self._write("\n".join(lines).encode() + b"\n\n\0")
-        self.on_connected()
+            lines.append(f"heart-beat:{self._beats_out * 1000:.0f},{self._beats_in * 1000:.0f}")
+        self._out.append("\n".join(lines).encode() + b"\n\n\0")
+        self._carrier.turn_at_once()
         self.receive(ahead or b"")
 
-    def _send(self, frame: Frame) -> None:
-        headers = frame.headers
+    def _send(self, headers: dict[bytes, bytes], body: bytes, now: float) -> None:
         name = headers.get(b"destination")
         if name is None:
             raise BadRequest("SEND needs a destination", key="destination")
-        self._port.check_room()
-        destination = self._destinations.get(name) or self._learn(name)
-        body = checked_body(frame.body, self._engine.limits)
-        now = self._port.now()
-        if headers.keys() <= _PLAIN:
-            attributes, priority, tags, is_persistent, transaction = None, PRIORITY_DEFAULT, NO_TAGS, True, None
-        else:
-            texts = decoded(headers)
-            publication = publication_of(texts, now)
-            attributes, priority = publication.attributes(now, self._engine.limits), publication.priority
-            tags = _tags(texts) or NO_TAGS
-            is_persistent = texts.get("persistent", "true") != "false"
-            transaction = headers.get(b"transaction")
-        channel = destination.name if destination.is_topic else QueueKey(destination.name, tags)
-        if transaction is not None:
-            self._add(self._transactions[self._known(transaction)], Publish(channel, body, priority, attributes))
-            self._confirm(headers, is_durable=False)
+        target = self._targets.get(name) or self._learn(name)
+        if not headers.keys() <= _PLAIN:
+            self._send_with_care(target, headers, body, now)
             return
-        client = self._me
-        if isinstance(channel, str):
-            self._engine.publish_topic(channel, body, now, client, priority, attributes)
-        else:
-            self._engine.publish(channel, body, now, client, priority, attributes)
-        self._bytes += len(body)
+        self._port.check_room()
+        self._publish(target.queue or target.topic, target, body, now, PRIORITY_DEFAULT, None)
         receipt = headers.get(b"receipt")
         if receipt is not None:
-            self._confirm(headers, is_durable=is_persistent)
+            self._receipts.append(receipt)
 
-    def _subscribe(self, frame: Frame) -> None:
-        headers = decoded(frame.headers)
-        ident = frame.headers.get(b"id", frame.headers.get(b"destination", b"") if self._version == "1.0" else None)
-        if ident is None or "destination" not in headers:
+    def _send_with_care(self, target: _Target, headers: dict[bytes, bytes], body: bytes, now: float) -> None:
+        texts = decoded(headers)
+        reply_to = name_in(texts.get("reply-to"))
+        if reply_to is not None:
+            texts["reply-to"] = f"/queue/{self._replies(reply_to, now).name}"
+        publication = publication_of(texts, now)
+        attributes, priority = publication.attributes(now, self._engine.limits), publication.priority
+        channel: QueueKey | str = target.topic
+        if target.queue is not None:
+            tags = tags_of(texts)
+            channel = target.queue if not tags else QueueKey(target.queue.name, tags)
+        elif "tags" in texts:
+            raise BadRequest("topics have no tags", key="tags")
+        transaction = headers.get(b"transaction")
+        if transaction is not None:
+            self._transactions.find(transaction).add(Publish(channel, body, priority, attributes))
+            self._confirm(headers)
+            return
+        self._port.check_room()
+        self._publish(channel, target, body, now, priority, attributes)
+        self._confirm(headers, is_durable="persistent" not in texts or flag(texts, "persistent"))
+
+    def _publish(
+        self,
+        channel: QueueKey | str,
+        target: _Target,
+        body: bytes,
+        now: float,
+        priority: int,
+        attributes: dict[int, object] | None,
+    ) -> None:
+        self._bytes += len(body)
+        if isinstance(channel, str):
+            self._engine.publish_topic(channel, body, now, self._me, priority, attributes)
+        elif not target.is_existing or self._exists(channel):
+            self._engine.publish(channel, body, now, self._me, priority, attributes)
+
+    def _exists(self, key: QueueKey) -> bool:
+        """Tell whether a queue that must not be made is there; an answer to somebody who has gone is dropped."""
+        if key in self._engine.channels.queues:
+            return True
+        if not is_temporary(key.name):
+            self._engine.channels.queue(key)
+        return False
+
+    def _replies(self, name: str, now: float) -> QueueKey:
+        """Return the temporary queue that answers go to, subscribed to if the peer never did."""
+        if not self._temporary.has(name):
+            key = self._temporary.made(name, now)
+            self._subscriptions.add_for_replies(name, key)
+        return self._temporary.made(name, now)
+
+    def _subscribe(self, headers: dict[bytes, bytes]) -> None:
+        texts = decoded(headers)
+        ident = headers.get(b"id", headers.get(b"destination") if self._version == "1.0" else None)
+        if ident is None or b"destination" not in headers:
             raise BadRequest("SUBSCRIBE needs an id and a destination", key="id")
-        if ident in self._subscriptions:
-            raise BadRequest(f"there is a subscription {ident.decode()} already", key="id")
-        if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
-            raise TooLarge(f"{SUBSCRIPTIONS_MAX} subscriptions are the most a connection can have", key="id")
-        ack_mode = next((mode for mode in ACK_MODES if mode == frame.headers.get(b"ack", AUTO)), None)
-        if ack_mode is None:
-            raise BadRequest("ack must be auto, client or client-individual", key="ack")
-        self._numbers += 1
-        subscription = Subscription(ident, self._numbers, ack_mode, self._version)
-        selector = headers.get("selector")
-        consumer = Consumer(
-            self._me,
-            self._deliver(subscription),
-            credit=_prefetch(headers, self._engine.limits.credit_max),
-            timeout=_work_timeout(headers),
-            settles=ack_mode is AUTO,
-            exclusive=headers.get("exclusive", headers.get("activemq.exclusive", "false")) == "true",
-            selector=None if selector is None else self._engine.selected_by(parse(selector).matches),
+        subscription = self._subscriptions.subscribe(
+            ident, texts, self._access, self._temporary, self._client_id, durable_topics=self._options.durable_topics
         )
-        subscription.consumer = consumer
-        destination = parsed(headers["destination"])
-        self._access.check(Action.CONSUME, destination.name)
-        if destination.is_topic:
-            self._engine.subscribe_topic(consumer, destination.name, self._port.now())
+        if subscription is None or subscription.durable is None:
+            self._confirm(headers)
         else:
-            tags = _tags(headers)
-            chosen = Selection.checked(destination.name, tags, headers.get("match", "exact"))
-            consumer.takes_turns = chosen.takes_turns
-            self._engine.subscribe(consumer, chosen)
-        self._subscriptions[ident] = subscription
-        self._confirm(frame.headers, is_durable=False)
+            self._confirm(headers, is_durable=True)
+            self._subscriptions.begin_when_synced(subscription)
 
-    def _unsubscribe(self, frame: Frame) -> None:
-        headers = frame.headers
-        ident = headers.get(b"id", headers.get(b"destination", b"") if self._version == "1.0" else b"")
-        subscription = self._subscriptions.pop(ident, None)
-        if subscription is None:
-            raise NoObject(f"there is no subscription {ident.decode(errors='replace')}", key="id")
-        now = self._port.now()
-        for message in subscription.unacked.values():
-            if message.state is State.ASSIGNED:
-                message.cursor.release(message, now)
-        subscription.consumer.close(now)
-        self._confirm(headers, is_durable=False)
+    def _unsubscribe(self, headers: dict[bytes, bytes]) -> None:
+        ident = headers.get(b"id", headers.get(b"destination") if self._version == "1.0" else None)
+        self._subscriptions.unsubscribe(ident, decoded(headers), self._client_id)
+        self._confirm(headers, is_durable=True)
 
-    def _ack(self, frame: Frame) -> None:
-        self._settle(frame, Outcome.FINISH)
+    def _ack(self, headers: dict[bytes, bytes]) -> None:
+        self._settle(headers, Outcome.FINISH)
 
-    def _nack(self, frame: Frame) -> None:
+    def _nack(self, headers: dict[bytes, bytes]) -> None:
         if self._version == "1.0":
             raise BadRequest("NACK is not a command of STOMP 1.0", key="command")
-        self._settle(frame, Outcome.REJECT if frame.headers.get(b"requeue") == b"false" else Outcome.FAIL)
+        self._settle(headers, Outcome.REJECT if headers.get(b"requeue") == b"false" else Outcome.FAIL)
 
-    def _settle(self, frame: Frame, outcome: Outcome) -> None:
-        name = frame.headers.get(b"transaction")
-        transaction = None if name is None else self._transactions[self._known(name)]
-        subscription, meant = self._meant(frame.headers)
-        reason = "refused" if outcome is not Outcome.FINISH else ""
+    def _settle(self, headers: dict[bytes, bytes], outcome: Outcome) -> None:
+        name = headers.get(b"transaction")
+        transaction = None if name is None else self._transactions.find(name)
+        subscription, meant = self._meant(headers)
+        reason = "" if outcome is Outcome.FINISH else REFUSED
+        messages = [*reversed(meant.values())]  # the one that was named first: if it is refused, nothing has changed
         if transaction is not None:
             transaction.acknowledged.append((subscription, meant))
-            for message in meant.values():
-                self._add(transaction, Settle(message, outcome, reason))
-            self._confirm(frame.headers, is_durable=False)
+            for message in messages:
+                transaction.add(Settle(message, outcome, reason))
+            self._confirm(headers)
             return
         now = self._port.now()
-        for message in meant.values():
+        for message in messages:
             settle(message, outcome, reason, now)
-        self._confirm(frame.headers, is_durable=True)
+        self._confirm(headers, is_durable=True)
 
     def _meant(self, headers: dict[bytes, bytes]) -> tuple[Subscription, dict[bytes, Message]]:
         """Return the messages that an ACK or NACK means, and their subscription."""
         name = headers.get(b"id" if self._version == "1.2" else b"message-id")
         if name is None:
             raise BadRequest("the frame does not say which message it means", key="id")
-        ident = headers.get(b"subscription")
-        if ident is not None and self._version != "1.2":
-            candidates = [self._subscriptions[ident]] if ident in self._subscriptions else []
-        else:
-            candidates = list(self._subscriptions.values())
-        for subscription in candidates:
-            meant = subscription.acknowledged(name)
-            if meant is not None:
-                return subscription, meant
-        raise NoObject(f"there is no message {name.decode(errors='replace')} to be acknowledged", key="id")
+        ident = None if self._version == "1.2" else headers.get(b"subscription")
+        found = self._subscriptions.acknowledged(name, ident)
+        if found is None:
+            raise NoObject(f"there is no message {name.decode(errors='replace')} to be acknowledged", key="id")
+        return found
 
-    def _begin(self, frame: Frame) -> None:
-        name = _transaction(frame)
-        if name in self._transactions:
-            raise BadRequest(f"the transaction {name.decode(errors='replace')} was begun already", key="transaction")
-        if len(self._transactions) >= TRANSACTIONS_MAX:
-            raise TooLarge(f"{TRANSACTIONS_MAX} transactions are the most a connection can have", key="transaction")
-        self._transactions[name] = Transaction()
-        self._confirm(frame.headers, is_durable=False)
+    def _begin(self, headers: dict[bytes, bytes]) -> None:
+        self._transactions.begin(_transaction(headers))
+        self._confirm(headers)
 
-    def _commit(self, frame: Frame) -> None:
-        operations = self._transactions.pop(self._known(_transaction(frame))).operations
-        if any(isinstance(operation, Publish) for operation in operations):
+    def _commit(self, headers: dict[bytes, bytes]) -> None:
+        transaction = self._transactions.end(_transaction(headers))
+        if transaction.publishes:
             self._port.check_room()
-        self._engine.transact(operations, self._me, self._port.now())
-        self._confirm(frame.headers, is_durable=True)
+        self._engine.transact(transaction.operations, self._me, self._port.now())
+        self._confirm(headers, is_durable=True)
 
-    def _abort(self, frame: Frame) -> None:
-        self._transactions.pop(self._known(_transaction(frame))).take_back()
-        self._confirm(frame.headers, is_durable=False)
+    def _abort(self, headers: dict[bytes, bytes]) -> None:
+        self._transactions.end(_transaction(headers)).take_back()
+        self._confirm(headers)
 
-    def _disconnect(self, frame: Frame) -> None:
-        receipt = frame.headers.get(b"receipt")
-        if receipt is None:
-            self._end()
-            return
-        self._receipts.append(receipt)
+    def _disconnect(self, headers: dict[bytes, bytes]) -> None:
+        self._is_leaving = True
+        self._confirm(headers, is_durable=True)
         receipts, self._receipts = self._receipts, []
         self._port.touch()
-        self._port.after(Level.SYNC, partial(self._send_last_receipts, receipts))
+        self._port.after(Level.SYNC, partial(self._say_goodbye, receipts))
 
     # Inside.
 
@@ -361,80 +386,111 @@ class Session:
         assert self._client is not None  # noqa: S101  # only frames after CONNECT come here
         return self._client
 
-    def _learn(self, name: bytes) -> Destination:
-        destination = parsed(name.decode(errors="replace"))
-        self._access.check(Action.PUBLISH, destination.name)
-        if len(self._destinations) > SUBSCRIPTIONS_MAX:
-            self._destinations.clear()
-        self._destinations[name] = destination
-        return destination
+    def _learn(self, name: bytes) -> _Target:
+        try:
+            destination = parsed(name.decode())
+        except UnicodeDecodeError:
+            raise BadRequest("the destination is not valid UTF-8", key="destination") from None
+        if destination.kind == TEMPORARY:
+            return _Target(self._temporary.known(destination.name), "", is_existing=True)
+        if destination.is_topic and is_pattern(destination.name):
+            raise BadRequest(f"a message goes to one topic, not to a pattern: {destination.name!r}", key="destination")
+        is_reply = not destination.is_topic and is_temporary(destination.name)
+        if not is_reply:
+            self._access.check(Action.PUBLISH, destination.name)
+        queue = None if destination.is_topic else QueueKey(destination.name, NO_TAGS)
+        if len(self._targets) >= TARGETS_MAX:
+            self._targets.clear()
+        target = self._targets[name] = _Target(queue, destination.name, is_reply or destination.kind == EXISTING)
+        return target
 
-    def _known(self, name: bytes) -> bytes:
-        if name not in self._transactions:
-            raise NoObject(f"there is no transaction {name.decode(errors='replace')}", key="transaction")
-        return name
-
-    def _add(self, transaction: Transaction, operation: Publish | Settle) -> None:
-        operations = transaction.operations
-        most = self._engine.limits.transaction_operations_max
-        if len(operations) >= most:
-            raise TooLarge(f"the transaction has more than {most} operations", key="transaction", limit=most)
-        operations.append(operation)
-
-    def _deliver(self, subscription: Subscription) -> Callable[[Consumer], None]:
-        def deliver(consumer: Consumer) -> None:
-            messages, consumer.inbox = consumer.inbox, []
-            if self.is_closed:
-                return
-            if messages:
-                self._write(b"".join(subscription.frames(messages)))
-                if consumer.settles:
-                    self._engine.consumed(consumer, len(messages))
-            if consumer.failure is not None:
-                self.fail(consumer.failure.message, None, consumer.failure.code)
-
-        return deliver
-
-    def _confirm(self, headers: dict[bytes, bytes], *, is_durable: bool) -> None:
+    def _confirm(self, headers: dict[bytes, bytes], *, is_durable: bool = False) -> None:
         receipt = headers.get(b"receipt")
         if receipt is None:
             return
         if is_durable:
             self._receipts.append(receipt)
         else:
-            self._write(b"RECEIPT\nreceipt-id:%b\n\n\0" % self._escaped(receipt))
+            self._out.append(b"RECEIPT\nreceipt-id:%b\n\n\0" % self._escaped(receipt))
 
     def _finish_wake_up(self) -> None:
         """Do once what all frames of this wake-up need."""
+        self._send_out()
         self._port.touch(self._bytes)
         self._bytes = 0
         if self._receipts:
             receipts, self._receipts = self._receipts, []
             self._port.after(Level.SYNC, partial(self._send_receipts, receipts))
 
+    def _send_out(self) -> None:
+        if self._out:
+            out, self._out = self._out, []
+            self._carrier.send(out)
+
     def _send_receipts(self, receipts: list[bytes]) -> None:
         if not self.is_closed:
-            self._write(b"".join([b"RECEIPT\nreceipt-id:%b\n\n\0" % self._escaped(receipt) for receipt in receipts]))
+            self._carrier.send([b"RECEIPT\nreceipt-id:%b\n\n\0" % self._escaped(receipt) for receipt in receipts])
 
-    def _send_last_receipts(self, receipts: list[bytes]) -> None:
-        self._send_receipts(receipts)
-        self._end()
+    def _say_goodbye(self, receipts: list[bytes]) -> None:
+        if not self.is_closed:
+            if receipts:
+                self._send_receipts(receipts)
+            self.lost()
+            self._carrier.close()
 
-    def _send_receipts_given(self) -> None:
-        """Forget receipts of this wake-up: what follows an error is not confirmed, and neither is what just came."""
-        self._receipts.clear()
+    def _end(self, let_go: Callable[[Client, float], None]) -> None:
+        self.is_closed = True
+        if self._client is not None:
+            client, self._client = self._client, None
+            self._port.unwatch(self._look_at_store)
+            now = self._port.now()
+            let_go(client, now)
+            self._temporary.remove(now)
+            self._port.touch()
 
-    def _end(self) -> None:
-        self.lost()
-        self._close()
+    def _look_at_store(self) -> None:
+        """Tell the peer if nothing can be promised any more."""
+        try:
+            self._port.check()
+        except PenstockError as error:
+            self.fail_by(error)
+
+    def _beat(self, now: float) -> float:
+        """Send a heart-beat if it is time; returns when the next one is."""
+        if not self._beats_out:
+            return inf
+        if self._beat_at == inf:
+            self._beat_at = now
+        elif now >= self._beat_at:
+            self._carrier.send((b"\n",))
+        if now >= self._beat_at:
+            # Twice as often as was agreed on: peers count how long they have heard nothing, whatever else was sent.
+            self._beat_at = now + self._beats_out / 2
+        return self._beat_at
+
+    def _listen(self, now: float) -> float:
+        """Give the peer up if nothing came for too long; returns when to look again."""
+        if not self._beats_in:
+            return inf
+        if self._is_heard or not self._heard_at:
+            self._is_heard, self._heard_at = False, now
+        grace = max(GRACE * self._beats_in, self._beats_in + GRACE_SECONDS_MIN)
+        if now - self._heard_at > grace:
+            self.fail("no heart-beat came in time", None, "HeartBeat")
+            return inf
+        return now + grace / 2
 
     def _escaped(self, text: bytes) -> bytes:
+        if text.isalnum():
+            return text
         return unescapable(text) if self._version == "1.0" else escaped(text)
 
 
-COMMANDS: dict[bytes, Callable[[Session, Frame], None]] = {
+COMMANDS: dict[bytes, Callable[[Session, dict[bytes, bytes]], None]] = {
     b"SUBSCRIBE": Session._subscribe,
+    b"SUB": Session._subscribe,
     b"UNSUBSCRIBE": Session._unsubscribe,
+    b"UNSUB": Session._unsubscribe,
     b"ACK": Session._ack,
     b"NACK": Session._nack,
     b"BEGIN": Session._begin,
@@ -444,42 +500,8 @@ COMMANDS: dict[bytes, Callable[[Session, Frame], None]] = {
 }
 
 
-def _transaction(frame: Frame) -> bytes:
-    name = frame.headers.get(b"transaction")
+def _transaction(headers: dict[bytes, bytes]) -> bytes:
+    name = headers.get(b"transaction")
     if not name:
-        raise BadRequest(f"{frame.command.decode()} needs a transaction", key="transaction")
+        raise BadRequest("the frame does not say which transaction it means", key="transaction")
     return name
-
-
-def _tags(headers: dict[str, str]) -> frozenset[str] | None:
-    text = headers.get("tags")
-    return None if text is None else checked_tags([tag.strip() for tag in text.split(",") if tag.strip()])
-
-
-def _heart_beats(text: str) -> tuple[int, int]:
-    parts = text.split(",")
-    if len(parts) != 2 or not all(part.strip().isdecimal() and len(part) < 10 for part in parts):
-        raise BadRequest(f"heart-beat is {text!r}; it must be two numbers of milliseconds", key="heart-beat")
-    out, back = (min(int(part), _HEART_BEAT_MAX) for part in parts)
-    return out, back
-
-
-def _prefetch(headers: dict[str, str], most: int) -> int:
-    for name in ("prefetch-count", "activemq.prefetchSize", "credit"):
-        text = headers.get(name)
-        if text is not None:
-            first = text.split(",")[0]
-            if not first.isdecimal() or len(first) > 9:
-                raise BadRequest(f"{name} is {text!r}; it must be a number of messages", key=name)
-            return checked_count(min(int(first), most), name)
-    return PREFETCH_DEFAULT
-
-
-def _work_timeout(headers: dict[str, str]) -> float | None:
-    text = headers.get("work-timeout")
-    if text is None:
-        return None
-    try:
-        return checked_timeout(float(text), "work-timeout")
-    except ValueError:
-        raise BadRequest(f"work-timeout is {text!r}; it must be a number of seconds", key="work-timeout") from None

@@ -1,0 +1,78 @@
+"""Transactions of a STOMP session: what is done at COMMIT, all or nothing, and taken back at ABORT."""
+
+from penstock.engine.port import Publish, Settle
+from penstock.model.errors import BadRequest, NoObject, TooLarge
+from penstock.model.limits import Limits
+from penstock.model.message import Message
+from penstock.protocols.stomp.subscription import Subscription
+
+#: Begun and not ended, in one connection.
+TRANSACTIONS_MAX = 16
+
+
+class Transaction:
+    """One that was begun."""
+
+    __slots__ = ("_bytes", "_limits", "acknowledged", "operations")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._bytes = 0
+        self.operations: list[Publish | Settle] = []
+        self.acknowledged: list[tuple[Subscription, dict[bytes, Message]]] = []
+
+    def add(self, operation: Publish | Settle) -> None:
+        """Do this, too, at COMMIT."""
+        most, bytes_max = self._limits.transaction_operations_max, self._limits.transaction_bytes_max
+        if len(self.operations) >= most:
+            raise TooLarge(f"the transaction has more than {most} operations", key="transaction", limit=most)
+        if isinstance(operation, Publish):
+            self._bytes += len(operation.body)
+            if self._bytes > bytes_max:
+                raise TooLarge(f"the transaction has more than {bytes_max} bytes", key="transaction", limit=bytes_max)
+        self.operations.append(operation)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether it needs room for new messages."""
+        return any(isinstance(operation, Publish) for operation in self.operations)
+
+    def take_back(self) -> None:
+        """Let what was acknowledged in it be acknowledged again."""
+        for subscription, meant in reversed(self.acknowledged):
+            subscription.restore(meant)
+
+
+class Transactions:
+    """Those of one connection, by name."""
+
+    __slots__ = ("_by_name", "_limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._by_name: dict[bytes, Transaction] = {}
+
+    def begin(self, name: bytes) -> None:
+        """Begin one."""
+        if name in self._by_name:
+            raise BadRequest(f"the transaction {_shown(name)} was begun already", key="transaction")
+        if len(self._by_name) >= TRANSACTIONS_MAX:
+            raise TooLarge(f"{TRANSACTIONS_MAX} transactions are the most a connection can have", key="transaction")
+        self._by_name[name] = Transaction(self._limits)
+
+    def find(self, name: bytes) -> Transaction:
+        """Return one that was begun."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise NoObject(f"there is no transaction {_shown(name)}", key="transaction")
+        return found
+
+    def end(self, name: bytes) -> Transaction:
+        """Return one that was begun, and forget it."""
+        found = self.find(name)
+        del self._by_name[name]
+        return found
+
+
+def _shown(name: bytes) -> str:
+    return name.decode(errors="replace")
