@@ -179,7 +179,7 @@ def directory(parent: Path | None = None) -> Iterator[str]:
 def in_child(*arguments: str, interpreter: Sequence[str] = ()) -> dict[str, Any]:
     """Run this script again in a process of its own, and return the last line that it prints, which is JSON."""
     command = [sys.executable, *interpreter, sys.argv[0], *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603  # it is this script
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, text=True)
     lines = done.stdout.splitlines()
     if not lines:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode} and told nothing")

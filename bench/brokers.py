@@ -1,0 +1,130 @@
+"""Brokers that measurements start and stop: `penstock serve`, and RabbitMQ where its Debian package is installed."""
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+#: Erlang takes its time.
+START_SECONDS = 90.0
+_RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+class Served:
+    """A broker in a process of its own, with STOMP at `port`."""
+
+    name = "?"
+
+    def __init__(self, directory: str) -> None:
+        self.directory = Path(directory)
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes]
+
+    def command(self) -> list[str]:
+        """Return what starts it."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment that it starts in."""
+        return dict(os.environ)
+
+    def __enter__(self) -> Self:
+        with (self.directory / "output").open("ab") as output:
+            self.process = subprocess.Popen(
+                self.command(), stdout=output, stderr=output, env=self.environment(), start_new_session=True
+            )
+        until = time.monotonic() + START_SECONDS
+        while not listens(self.port):
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"{self.name} did not start: {(self.directory / 'output').read_text()[-2000:]}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time that it has taken, all its threads together."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that it has now."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+
+
+class Penstock(Served):
+    """This project, with fsync before every receipt."""
+
+    name = "Penstock"
+
+    def command(self) -> list[str]:
+        """Return what starts it."""
+        options = ["--data", str(self.directory / "data"), "--stomp-listen", f"127.0.0.1:{self.port}"]
+        return [sys.executable, "-m", "penstock", "serve", *options]
+
+
+class RabbitMQ(Served):
+    """RabbitMQ as Debian has it, a durable classic queue: it does not wait for the disk before a receipt."""
+
+    name = "RabbitMQ"
+
+    @staticmethod
+    def is_installed() -> bool:
+        """Whether it can be started."""
+        return _RABBITMQ.exists() and shutil.which("erl") is not None
+
+    def command(self) -> list[str]:
+        """Return what starts it."""
+        config = f"listeners.tcp.1 = 127.0.0.1:{free_port()}\nstomp.listeners.tcp.1 = 127.0.0.1:{self.port}\n"
+        (self.directory / "rabbitmq.conf").write_text(config)
+        (self.directory / "enabled_plugins").write_text("[rabbitmq_stomp].\n")
+        return [str(_RABBITMQ)]
+
+    def environment(self) -> dict[str, str]:
+        """Return an environment in which it touches nothing but its directory."""
+        where = str(self.directory)
+        return {
+            **os.environ,
+            "HOME": where,
+            "RABBITMQ_NODENAME": f"bench{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": f"{where}/mnesia",
+            "RABBITMQ_LOG_BASE": f"{where}/log",
+            "RABBITMQ_CONFIG_FILE": f"{where}/rabbitmq",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{where}/enabled_plugins",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(free_port()),
+        }
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody listens on a port."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
