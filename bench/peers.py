@@ -172,7 +172,7 @@ def _syncs(how: str, threads: int, data: Path | None) -> float | None:
     with directory(data) as path, tempfile.NamedTemporaryFile("r") as counts:
         command = [strace, "-f", "-c", "-e", "trace=fsync,fdatasync", "-o", counts.name]
         command += [sys.executable, __file__, path, how, str(threads)]
-        done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode:
             return None  # it may not be allowed here
         calls = re.findall(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) .*f(?:data)?sync$", counts.read(), re.MULTILINE)
