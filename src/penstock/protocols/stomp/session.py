@@ -21,6 +21,7 @@ from penstock.protocols.stomp.consuming import Subscriptions
 from penstock.protocols.stomp.destinations import EXISTING, TEMPORARY, parsed
 from penstock.protocols.stomp.frames import Frame, FrameLimits, Parser, escaped, unescapable
 from penstock.protocols.stomp.headers import Texts, decoded, flag, heart_beats, tags_of
+from penstock.protocols.stomp.heart_beats import HeartBeats
 from penstock.protocols.stomp.publishing import publication_of
 from penstock.protocols.stomp.subscription import Subscription
 from penstock.protocols.stomp.temporary import TemporaryQueues, is_temporary, name_in
@@ -31,9 +32,6 @@ VERSIONS = ("1.2", "1.1", "1.0")
 LOGIN_SECONDS = 10.0
 #: What a peer may send ahead while its login is looked at.
 SENT_AHEAD_BYTES_MAX = 64 * 2**10
-#: A peer is given up when nothing came for this many times the interval that was agreed on, and one second at least.
-GRACE = 2.0
-GRACE_SECONDS_MIN = 1.0
 #: Destinations that a session remembers; the next one makes it begin afresh.
 TARGETS_MAX = 1000
 #: The headers of a SEND that say nothing of the message.
@@ -63,9 +61,9 @@ class Session:
     """See the module."""
 
     __slots__ = (
-        "_access", "_beat_at", "_beats_in", "_beats_out", "_bytes", "_carrier", "_client", "_client_id", "_door",
-        "_engine", "_heard_at", "_is_heard", "_is_leaving", "_login_by", "_options", "_out", "_parser", "_port",
-        "_receipts", "_sent_ahead", "_subscriptions", "_targets", "_temporary", "_transactions", "_version", "is_closed",
+        "_access", "_beats", "_bytes", "_carrier", "_client", "_client_id", "_door", "_engine", "_is_leaving",
+        "_login_by", "_options", "_out", "_parser", "_port", "_receipts", "_sent_ahead", "_subscriptions", "_targets",
+        "_temporary", "_transactions", "_version", "is_closed",
     )  # fmt: skip
 
     def __init__(self, port: BrokerPort, door: Door, carrier: Carrier, options: StompOptions) -> None:
@@ -92,18 +90,14 @@ class Session:
         self.is_closed = False
         #: Whether the peer has said DISCONNECT, so that only its receipts are to come.
         self._is_leaving = False
-        #: Seconds between heart-beats that were agreed on, 0 for none: what is sent, and what is expected.
-        self._beats_out = self._beats_in = 0.0
+        self._beats = HeartBeats()
         self._login_by = 0.0
-        self._beat_at = inf
-        self._heard_at = 0.0
-        self._is_heard = False
 
     # What the carrier calls.
 
     def receive(self, data: bytes) -> None:
         """Handle bytes from the peer."""
-        self._is_heard = True
+        self._beats.is_heard = True
         if self._sent_ahead is not None:
             self._sent_ahead += data
             if len(self._sent_ahead) > SENT_AHEAD_BYTES_MAX:
@@ -128,7 +122,12 @@ class Session:
                 self.fail(f"no login came within {LOGIN_SECONDS:.0f} seconds", None, "BadRequest")
                 return inf
             return self._login_by
-        return min(self._beat(now), self._listen(now), self._subscriptions.show_more(now))
+        if self._beats.is_silent(now):
+            self.fail("no heart-beat came in time", None, "HeartBeat")
+            return inf
+        if self._beats.is_due(now):
+            self._carrier.send((b"\n",))
+        return min(self._beats.next_time(now), self._subscriptions.show_more(now))
 
     def hold_back(self) -> None:
         """Hand nothing more out to a peer that does not read."""
@@ -208,7 +207,8 @@ class Session:
             self.fail("the versions spoken here are 1.0, 1.1 and 1.2", None, "Version")
             return
         beats_in, beats_out = heart_beats(headers.get("heart-beat", "0,0"))
-        self._beats_in, self._beats_out = (0.0, 0.0) if version == "1.0" else (beats_in / 1000, beats_out / 1000)
+        if version != "1.0":
+            self._beats.agree(beats_in / 1000, beats_out / 1000)
         self._client_id = headers.get("client-id", "")
         self._sent_ahead = self._parser.rest()
         self._door.login(headers.get("login"), headers.get("passcode"), partial(self._logged_in, version))
@@ -231,7 +231,7 @@ class Session:
         self._port.watch(self._look_at_store)
         lines = [f"CONNECTED\nversion:{version}\nserver:{self._options.server}\nsession:{client.id.hex()}"]
         if version != "1.0":
-            lines.append(f"heart-beat:{self._beats_out * 1000:.0f},{self._beats_in * 1000:.0f}")
+            lines.append(f"heart-beat:{self._beats.sent * 1000:.0f},{self._beats.expected * 1000:.0f}")
         self._out.append("\n".join(lines).encode() + b"\n\n\0")
         self._carrier.turn_at_once()
         self.receive(ahead or b"")
@@ -454,31 +454,6 @@ class Session:
             self._port.check()
         except PenstockError as error:
             self.fail_by(error)
-
-    def _beat(self, now: float) -> float:
-        """Send a heart-beat if it is time; returns when the next one is."""
-        if not self._beats_out:
-            return inf
-        if self._beat_at == inf:
-            self._beat_at = now
-        elif now >= self._beat_at:
-            self._carrier.send((b"\n",))
-        if now >= self._beat_at:
-            # Twice as often as was agreed on: peers count how long they have heard nothing, whatever else was sent.
-            self._beat_at = now + self._beats_out / 2
-        return self._beat_at
-
-    def _listen(self, now: float) -> float:
-        """Give the peer up if nothing came for too long; returns when to look again."""
-        if not self._beats_in:
-            return inf
-        if self._is_heard or not self._heard_at:
-            self._is_heard, self._heard_at = False, now
-        grace = max(GRACE * self._beats_in, self._beats_in + GRACE_SECONDS_MIN)
-        if now - self._heard_at > grace:
-            self.fail("no heart-beat came in time", None, "HeartBeat")
-            return inf
-        return now + grace / 2
 
     def _escaped(self, text: bytes) -> bytes:
         if text.isalnum():
