@@ -1,6 +1,7 @@
 """What the sessions of all protocols ask of the door that they stand behind, and what it asks of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.model.access import Access
@@ -33,6 +34,16 @@ class Carrier(Protocol):
         """Give the session a `turn` soon, because something that it waits for has changed."""
 
 
+@dataclass(slots=True, frozen=True)
+class Greeting:
+    """What a peer has told before its first message: on a WebSocket the headers of its request, else nothing."""
+
+    #: By their names in lower case.
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: What it may do, if it has logged in with its request, or if nobody has to.
+    access: Access | None = None
+
+
 class Session(Protocol):
     """One peer's conversation. It owns no socket and no clock; its carrier calls these, all from one thread."""
 
@@ -56,3 +67,13 @@ class Session(Protocol):
 
     def leave(self) -> None:
         """End in good order, because the server stops: what the peer holds waits again and does not count as failed."""
+
+
+class MessageSession(Session, Protocol):
+    """A session to which each message of a WebSocket counts as one; each frame that it sends goes out as one too."""
+
+    #: Whether what it sends are texts; else its messages are binary.
+    sends_text: bool
+
+    def receive_message(self, data: bytes, *, is_text: bool) -> None:
+        """Handle the payload of one message. A text is valid UTF-8."""
