@@ -149,6 +149,10 @@ class Runtime:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
         self._bytes += size
+        return self.is_behind()
+
+    def is_behind(self) -> bool:
+        """Tell whether the store is so far behind that whoever publishes should wait."""
         return len(self._effects.records) > BACKLOG_RECORDS or self._bytes > BACKLOG_BYTES
 
     async def confirm(self, level: Level) -> None:
