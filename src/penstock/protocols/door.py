@@ -47,6 +47,10 @@ class Greeting:
 class Session(Protocol):
     """One peer's conversation. It owns no socket and no clock; its carrier calls these, all from one thread."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the peer has logged in, or need not; strangers may not say anything long."""
+
     def receive(self, data: bytes) -> None:
         """Handle bytes from the peer: from a stream in any pieces, from a WebSocket the payload of one message."""
 
