@@ -1,13 +1,15 @@
 """What is confirmed when: nothing before the store has done what the caller waits for, and nothing after it failed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from penstock import Broker
+from penstock.engine.ready import HEAD_RECORDS
 from penstock.model.errors import StoreFailed, Unavailable
 from penstock.model.message import Message
+from penstock.model.records import Record
 from tests.broker.stores import FailingStore, HeldStore
 
 Call = Callable[[Broker, Message], Awaitable[object]]
@@ -194,6 +196,35 @@ async def test_after_a_failure_nothing_is_promised(error: Exception, permanent: 
         assert (len(confirmed), store.calls) == (count, calls)  # nothing was tried again
         at += 7
     assert at > 50
+
+
+class ForgetfulStore(HeldStore):
+    """Cannot give anything back."""
+
+    def recall(self, sequences: Sequence[int]) -> list[Record]:
+        raise StoreFailed("the disk is unreadable", key="store")
+
+
+async def test_nothing_is_stored_after_a_message_could_not_be_read_back() -> None:
+    """What the engine was in the middle of stays out of the log, also when a commit was under way just then."""
+    store = ForgetfulStore()
+    async with Broker.open(store) as broker:
+        await broker.enqueue_many("orders", [b"0"] * (HEAD_RECORDS + 1))
+        await broker.poll_many("orders", HEAD_RECORDS, sync="sync")
+        store.hold()
+        tasks = [asyncio.ensure_future(broker.enqueue("others", b"under way"))]
+        await turns()
+        tasks.append(asyncio.ensure_future(broker.enqueue("others", b"after it")))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await broker.poll("orders")
+        store.let_go()
+        for task in tasks:
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(task, 10)
+        await turns()
+        assert not broker.is_healthy
+    assert b"after it" not in [record[7] for record in store.written]
 
 
 async def test_a_failure_wakes_all_who_wait() -> None:

@@ -222,6 +222,15 @@ async def test_closing_the_broker_ends_all_waiting() -> None:
     assert [one.exception() is None or not isinstance(one.exception(), TimeoutError) for one in done] == [True, True]
 
 
+async def test_a_closed_broker_leaves_no_timer(broker: Broker) -> None:
+    """Whatever was to become due soon: nothing of a closed broker runs any more."""
+    await broker.enqueue("orders", b"1", delay=0.02)
+    await broker.close()
+    timer = broker._runtime._sweep_timer
+    await asyncio.sleep(0.05)
+    assert broker._runtime._sweep_timer is timer
+
+
 async def test_a_subscription_is_to_a_queue_or_to_a_topic(broker: Broker) -> None:
     """Both or neither is refused."""
     with pytest.raises(BadRequest):

@@ -256,6 +256,8 @@ class Runtime:
         if commit.error is not None:
             self.fail(commit.error, commit)
             return
+        if self.failure is not None:
+            return  # a message could not be read back meanwhile: what the engine was in the middle of must not be stored
         self._in_flight = None
         self._tell_synced(commit)
         self.upkeep.committed(commit)
@@ -295,7 +297,7 @@ class Runtime:
 
     def _sweep(self) -> None:
         now = self.now()
-        if self.failure is not None:
+        if self.failure is not None or self._is_stopped:
             return
         more = self._guard(self.engine.sweep, now, SWEEP_MESSAGES)
         if not more:
