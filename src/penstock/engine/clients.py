@@ -169,7 +169,7 @@ class Clients:
                 longest = max((message.timeout for message in client.held), default=0.0)
                 self._absent.add(now + max(client.resume_timeout, longest), client)
                 for message in list(client.held):
-                    self._agenda.leases.give(message, message.timeout or message.cursor.settings.heartbeat_timeout, now)
+                    self._agenda.leases.give(message, message.timeout or message.cursor.heartbeat_timeout, now)
             else:
                 for message in list(client.held):
                     message.cursor.release(message, now)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.cursor import Cursor
 from penstock.engine.effects import Effects
 from penstock.engine.groups import Group
+from penstock.engine.ready import Passed
 from penstock.model.errors import PenstockError
 from penstock.model.message import Message
 from penstock.model.records import Record
@@ -31,6 +32,7 @@ class Consumer:
         "exclusive",
         "failure",
         "groups",
+        "has_seen_all",
         "inbox",
         "is_held",
         "is_open",
@@ -40,6 +42,7 @@ class Consumer:
         "offers",
         "once",
         "on_ready",
+        "passed",
         "selector",
         "settles",
         "takes_turns",
@@ -75,6 +78,9 @@ class Consumer:
         self.takes_turns = takes_turns
         self.exclusive = exclusive
         self.selector = selector
+        #: What its selector has refused in each queue, and whether it was asked for all that waits there.
+        self.passed: dict[Cursor, Passed] = {}
+        self.has_seen_all = True
         #: How far an assignment must be persisted before the message is sent.
         self.level = level
         self.label = label
@@ -95,7 +101,7 @@ class Consumer:
 
     def again(self) -> "Consumer":
         """Return a consumer like this one, which was closed."""
-        return Consumer(
+        other = Consumer(
             self.client,
             self.on_ready,
             credit=self.credit,
@@ -108,6 +114,8 @@ class Consumer:
             level=self.level,
             label=self.label,
         )
+        other.passed = self.passed
+        return other
 
     def wants(self, record: Record) -> bool:
         """Tell whether its selector takes a message."""
@@ -159,6 +167,8 @@ class Consumer:
         cursor.exclusives -= self.exclusive
         cursor.available.pop(self, None)
         self.offers.pop(cursor, None)
+        if self.is_open:
+            self.passed.pop(cursor, None)
         if cursor.consumers:
             cursor.effects.dirty[cursor] = None  # it may have been in the way of others
 
@@ -176,7 +186,7 @@ class Consumer:
     def lease_at(self, cursor: Cursor) -> float | None:
         """Return how long a lease on a message of this cursor is."""
         if self.timeout is not None and self.timeout < 0:
-            return cursor.settings.heartbeat_timeout
+            return cursor.heartbeat_timeout
         return self.timeout
 
 
@@ -212,6 +222,8 @@ class Dispatcher:
                     del cursors[cursor]
                     cursors[cursor] = None  # to the end: the others go before it
                     return message
+                if not consumer.has_seen_all:
+                    break
             return None
         tried: set[Cursor] = set()
         while len(tried) < len(cursors):
@@ -219,12 +231,13 @@ class Dispatcher:
             if best is None:
                 return None
             message = self._take(best, consumer, now)
-            if message is not None:
+            if message is not None or not consumer.has_seen_all:
                 return message
             tried.add(best)
         return None
 
     def _take(self, cursor: Cursor, consumer: Consumer, now: float) -> Message | None:
+        consumer.has_seen_all = True
         if not _may_take(cursor, consumer):
             return None
         return cursor.take(consumer.client, now, consumer.lease_at(cursor), consumer, settle=consumer.settles)
@@ -240,7 +253,9 @@ class Dispatcher:
                 return given
             message = self.take_for(consumer, now)
             if message is None:
-                return given
+                if consumer.has_seen_all:
+                    return given
+                break
             self.deliver(consumer, message, now)
         self._effects.hungry[consumer] = None
         return limit
@@ -258,6 +273,9 @@ class Dispatcher:
             else:
                 message = self._take(cursor, consumer, now)
             if message is None:
+                if not consumer.has_seen_all:
+                    given = limit  # others get their turn before it looks on
+                    break
                 passed.add(consumer)
                 continue
             given += 1
@@ -296,7 +314,7 @@ def _foremost(consumer: Consumer, tried: set[Cursor]) -> Cursor | None:
         return next(iter(cursors))
     best, best_order = None, None
     for cursor in cursors:
-        if cursor in tried or cursor.settings.paused:
+        if cursor in tried or cursor.is_paused:
             continue
         order = cursor.ready.first() if cursor.ready.count else None
         if order is None and cursor.held_back and consumer.groups:

@@ -15,7 +15,6 @@ from penstock.model.errors import NoObject, NotAssigned
 from penstock.model.message import Message, State
 from penstock.model.publication import size_of
 from penstock.model.records import Attribute, Kind, Record
-from penstock.model.settings import QueueSettings, TopicSettings
 from penstock.model.stages import Stage
 
 if TYPE_CHECKING:
@@ -65,13 +64,11 @@ class Cursor(ABC):
         "number",
         "ready",
         "returned",
-        "settings",
         "tags",
         "totals",
     )
 
     is_queue = True
-    settings: QueueSettings | TopicSettings
 
     def __init__(self, number: int, name: str, tags: frozenset[str], agenda: Agenda) -> None:
         self.number = number
@@ -100,6 +97,16 @@ class Cursor(ABC):
         self.totals = Totals()
 
     # What queues and subscribers do in their own way.
+
+    @property
+    @abstractmethod
+    def is_paused(self) -> bool:
+        """Whether nothing is handed out for now."""
+
+    @property
+    @abstractmethod
+    def heartbeat_timeout(self) -> float:
+        """Seconds of a lease, unless the consumer names its own."""
 
     @abstractmethod
     def ended(self, sequence: int, record: Record | None, size: int, now: float) -> None:
@@ -149,7 +156,7 @@ class Cursor(ABC):
         settle: bool = False,
     ) -> Message | None:
         """Assign the first message to a client: under a lease of `timeout` seconds unless None, or settled at once."""
-        if self.settings.paused:
+        if self.is_paused:
             return None
         entry = self.pick(consumer, now)
         return None if entry is None else self.assign(entry, client, now, timeout, consumer, settle=settle)
@@ -200,7 +207,7 @@ class Cursor(ABC):
         attributes = None
         if timeout is not None:
             self.agenda.leases.give(message, timeout, now)
-            if timeout != self.settings.heartbeat_timeout:
+            if timeout != self.heartbeat_timeout:
                 attributes = {_TIMEOUT: timeout}
         if consumer is not None:
             consumer.unsettled += 1

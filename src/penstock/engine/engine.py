@@ -157,7 +157,12 @@ class Engine:
         for queue in self.channels.select(selection):
             consumer.join(queue)
         messages: list[Message] = []
-        while len(messages) < most and (message := self.dispatcher.take_for(consumer, now)) is not None:
+        while len(messages) < most:
+            message = self.dispatcher.take_for(consumer, now)
+            if message is None:
+                if consumer.has_seen_all:
+                    break
+                continue  # the answer must be true of all that waits
             messages.append(message)
             if selection.takes_turns:
                 self.channels.served(message.cursor)

@@ -6,7 +6,7 @@ from typing import Protocol
 from penstock.engine.clients import Client
 from penstock.engine.consumers import OWN_LEASE, Consumer
 from penstock.engine.engine import Engine
-from penstock.engine.inspection import browse, browsed, headers_of
+from penstock.engine.inspection import browse, browsed, headers_of, queue_status, topic_status
 from penstock.engine.queue import Queue
 from penstock.engine.selection import Selection, is_pattern
 from penstock.engine.transactions import Outcome, Publish, Settle, settle
@@ -27,7 +27,9 @@ __all__ = [
     "browsed",
     "headers_of",
     "is_pattern",
+    "queue_status",
     "settle",
+    "topic_status",
 ]
 
 

@@ -8,7 +8,7 @@ from penstock.engine.cursor import Agenda, Cursor
 from penstock.engine.dedup import DedupWindow
 from penstock.engine.effects import Notice
 from penstock.engine.groups import Groups
-from penstock.engine.ready import HEAD_RECORDS, Entry
+from penstock.engine.ready import HEAD_RECORDS, SCAN_RECORDS, Entry
 from penstock.engine.room import Room
 from penstock.model.limits import Limits
 from penstock.model.message import Message, State
@@ -62,7 +62,6 @@ class Queue(Cursor):
     )
 
     is_queue = True
-    settings: QueueSettings
 
     def __init__(
         self, number: int, key: QueueKey, settings: QueueSettings, agenda: Agenda, limits: Limits, bury: Bury
@@ -86,6 +85,16 @@ class Queue(Cursor):
 
     def __str__(self) -> str:
         return f"queue {self.key}"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is handed out for now."""
+        return self.settings.paused
+
+    @property
+    def heartbeat_timeout(self) -> float:
+        """Seconds of a lease, unless the consumer names its own."""
+        return self.settings.heartbeat_timeout
 
     @property
     def key(self) -> QueueKey:
@@ -261,18 +270,15 @@ class Queue(Cursor):
         return self._pick_live(now)
 
     def _pick_selected(self, consumer: "Consumer", now: float) -> Entry | None:
-        for entry in self.ready.entries():
-            record = entry.record if isinstance(entry, Message) else entry
+        def wants(record: Record) -> bool:
             attributes = record[6]
             if attributes is not None and attributes.get(_EXPIRES_AT, now + 1) <= now:
-                continue  # the sweeper will come for it
-            if consumer.wants(record):
-                if isinstance(entry, Message):
-                    self.ready.withdraw_message(record[5])  # once assigned, the order passes over it
-                else:
-                    self.ready.withdraw(record[3])
-                return entry
-        return None
+                return False  # the sweeper will come for it
+            return consumer.wants(record)
+
+        passed = consumer.passed.setdefault(self, {})
+        entry, consumer.has_seen_all = self.ready.pop_wanted(wants, passed, SCAN_RECORDS)
+        return entry
 
     def out_of_order(self, entry: Entry) -> None:
         """Take note that what was just taken out of the order ends without being assigned."""

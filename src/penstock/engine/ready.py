@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, merge
+from itertools import islice
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -18,10 +19,15 @@ from penstock.model.records import Record
 
 Entry: TypeAlias = Record | Message
 Recall: TypeAlias = Callable[[Sequence[int]], list[Record]]
+#: Of each priority, what a consumer with a selector has looked at and does not want: the last sequence among the
+#: messages that were never handed out, and the last change of those that were. What it never wants is asked for once.
+Passed: TypeAlias = dict[int, tuple[int, int]]
 
 HEAD_RECORDS = 1024  # records in memory per priority of a queue; what comes later waits as a sequence
 HEAD_BYTES = 4 * 2**20  # and their bodies' bytes
 RECALL_RECORDS = 256  # recalled at a time: one read of the store serves many messages, and memory stays small
+SCAN_RECORDS = 1000  # looked at for a selector before others get their turn
+PASSED_STALE_MIN = 64  # priorities without messages that are not worth forgetting
 TOMBSTONES_MIN = 1024  # entries withdrawn from the middle that are not worth a rebuild
 _SEQUENCE = itemgetter(3)
 _DRAINED_MIN = 8192  # sequences taken from the front of an array before it is shortened
@@ -30,7 +36,7 @@ _DRAINED_MIN = 8192  # sequences taken from the front of an array before it is s
 class Lane:
     """The waiting messages of one priority."""
 
-    __slots__ = ("bytes", "drained", "head", "priority", "returned", "tail")
+    __slots__ = ("bytes", "changed", "drained", "head", "priority", "returned", "tail")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -41,6 +47,7 @@ class Lane:
         self.drained = 0
         #: Heap of (place, sequence, id of the object, message); one sequence may stand there again after a stale entry.
         self.returned: list[tuple[int, int, int, Message]] = []
+        self.changed = 0  # counts up when something is added to `returned`
 
     def take_tail(self, count: int) -> "array[int]":
         """Take up to `count` sequences from the front of the tail."""
@@ -64,7 +71,7 @@ class Lane:
 class ReadyOrder:
     """All waiting messages of a cursor, in the order in which they go out."""
 
-    __slots__ = ("_lanes", "_priorities", "_recall", "_top", "_withdrawn", "count")
+    __slots__ = ("_changes", "_lanes", "_priorities", "_recall", "_top", "_withdrawn", "count")
 
     def __init__(self, recall: Recall | None) -> None:
         self._recall = recall
@@ -72,6 +79,7 @@ class ReadyOrder:
         self._priorities: list[int] = []  # heap of the negated priorities that have a lane
         self._top: Lane | None = None
         self._withdrawn: set[int] = set()  # sequences still in a head or tail that are to be passed over
+        self._changes = 0
         self.count = 0
 
     def push(self, record: Record, priority: int) -> None:
@@ -100,6 +108,8 @@ class ReadyOrder:
         if lane is None:
             lane = self._add_lane(priority)
         heappush(lane.returned, (message.place, message.record[3], id(message), message))
+        self._changes += 1
+        lane.changed = self._changes
         self.count += 1
 
     def pop(self) -> Entry | None:
@@ -163,6 +173,38 @@ class ReadyOrder:
         lane = self._lanes.get(priority)
         if lane is not None and len(lane.returned) > 2 * max(TOMBSTONES_MIN, self.count):
             self._rebuild()
+
+    def pop_wanted(self, wants: Callable[[Record], bool], passed: Passed, limit: int) -> tuple[Entry | None, bool]:
+        """Take the first message that is wanted, of those not passed before; says also whether all were looked at.
+
+        About `limit` of those never handed out are looked at.
+        """
+        if len(passed) > len(self._lanes) + PASSED_STALE_MIN:
+            for priority in passed.keys() - self._lanes.keys():
+                del passed[priority]
+        for priority in sorted(self._lanes, reverse=True):
+            lane = self._lanes[priority]
+            last, changed = passed.get(priority, (0, -1))
+            message = _first_wanted(lane, wants) if lane.changed != changed else None
+            if message is None:
+                changed = lane.changed
+            for record in self._fresh(lane, last + 1):
+                if message is not None and message.place < record[3]:
+                    break
+                if not limit:
+                    passed[priority] = (last, changed)
+                    return None, False
+                limit -= 1
+                last = record[3]
+                if wants(record):
+                    passed[priority] = (last, changed)
+                    self.withdraw(last)
+                    return record, True
+            passed[priority] = (last, changed)
+            if message is not None:
+                self.withdraw_message(priority)  # once assigned, the order passes over it
+                return message, True
+        return None, True
 
     def remove(self, sequence: int) -> Record | None:
         """Take out a record that is known to wait here; quick if it is the first. Returned if it is in memory."""
@@ -273,11 +315,13 @@ class ReadyOrder:
             _holds(lane.tail, sequence, lane.drained) for lane in self._lanes.values()
         )
 
-    def _fresh(self, lane: Lane) -> Iterator[Record]:
-        for record in list(lane.head):
+    def _fresh(self, lane: Lane, first: int = 0) -> Iterator[Record]:
+        """Yield the records that were never handed out, from the sequence `first` on."""
+        head = lane.head
+        for record in list(islice(head, bisect_left(head, first, key=_SEQUENCE), None)):
             if record[3] not in self._withdrawn:
                 yield record
-        tail = lane.tail[lane.drained :]
+        tail = lane.tail[bisect_left(lane.tail, first, lane.drained) :]
         for start in range(0, len(tail), RECALL_RECORDS):
             yield from self._recalled(tail[start : start + RECALL_RECORDS])
 
@@ -320,6 +364,19 @@ class ReadyOrder:
             lane.returned = [entry for entry in lane.returned if entry[3].state is State.WAITING]
             heapify(lane.returned)
         self._withdrawn.clear()
+
+
+def _first_wanted(lane: Lane, wants: Callable[[Record], bool]) -> Message | None:
+    """Return the first message that was handed out before, or stands in another's place, and is wanted."""
+    returned = lane.returned
+    while returned and returned[0][3].state is not State.WAITING:
+        heappop(returned)
+    if returned and wants(returned[0][3].record):
+        return returned[0][3]
+    for _, _, _, message in sorted(returned):
+        if message.state is State.WAITING and wants(message.record):
+            return message
+    return None
 
 
 def _holds(sequences: "array[int]", sequence: int, start: int) -> bool:

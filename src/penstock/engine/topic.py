@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.cursor import EXPIRED, Agenda, Cursor
 from penstock.engine.dedup import DedupWindow
 from penstock.engine.effects import Notice
-from penstock.engine.ready import Entry
+from penstock.engine.ready import SCAN_RECORDS, Entry
 from penstock.engine.totals import Totals
 from penstock.model.limits import Limits
 from penstock.model.message import Message, State
@@ -288,9 +288,14 @@ class Subscriber(Cursor):
         return f"subscriber {self.durable or self.number} of {self.topic}"
 
     @property
-    def settings(self) -> TopicSettings:  # type: ignore[override]  # a subscriber has its topic's
-        """The settings of its topic."""
-        return self.topic.settings
+    def is_paused(self) -> bool:
+        """Whether its topic hands nothing out for now."""
+        return self.topic.settings.paused
+
+    @property
+    def heartbeat_timeout(self) -> float:
+        """Seconds of a lease, unless the consumer names its own."""
+        return self.topic.settings.heartbeat_timeout
 
     def add(self, record: Record, size: int, now: float) -> None:
         """Let a published message wait for it."""
@@ -330,7 +335,11 @@ class Subscriber(Cursor):
     def pick(self, consumer: "Consumer | None", now: float) -> Entry | None:
         """Take the first message that this consumer wants; what it does not is settled."""
         entry = self._pick_live(now)
-        while entry is not None and consumer is not None and consumer.selector is not None:
+        if consumer is None or consumer.selector is None:
+            return entry
+        settled = 0
+        consumer.has_seen_all = True
+        while entry is not None:
             record = entry.record if isinstance(entry, Message) else entry
             if consumer.wants(record):
                 break
@@ -349,6 +358,10 @@ class Subscriber(Cursor):
                 attributes={int(Attribute.REASON): FILTERED},
             )
             self.ended(record[3], record, size, now)
+            settled += 1
+            if settled >= SCAN_RECORDS:
+                consumer.has_seen_all = False
+                return None
             entry = self._pick_live(now)
         return entry
 
