@@ -108,7 +108,7 @@ class Subscriptions:
         consumer.hold()
         self._port.after(Level.SYNC, partial(self._begin, consumer))
 
-    def unsubscribe(self, ident: bytes | None, headers: Texts, client_id: str) -> None:
+    def unsubscribe(self, ident: bytes | None, headers: Texts, access: Access, client_id: str) -> None:
         """End a subscription; a durable one for good if the headers speak of durability, else until it comes back."""
         subscription = None if ident is None else self._by_id.get(ident)
         ends = is_durable(headers)
@@ -129,7 +129,7 @@ class Subscriptions:
         elif not ends:
             raise NoObject(f"there is no subscription {(ident or b'').decode(errors='replace')}", key="id")
         if ends and durable is not None:
-            self._remove_durable(*durable)
+            self._remove_durable(*durable, access)
 
     def acknowledged(self, name: bytes, ident: bytes | None) -> tuple[Subscription, dict[bytes, Message]] | None:
         """Return the messages that an acknowledgement means, with their subscription, and forget them."""
@@ -249,10 +249,12 @@ class Subscriptions:
         subscription.consumer.close(now)
         del self._by_id[subscription.id]
 
-    def _remove_durable(self, name: str, pattern: str) -> None:
+    def _remove_durable(self, name: str, pattern: str, access: Access) -> None:
         subscriptions = self._engine.subscriptions
         patterns = [pattern] if pattern else subscriptions.patterns_of(name)
         if not patterns:
             raise NoObject(f"there is no durable subscriber {name!r}", key="id")
+        for one in patterns:
+            access.check(Action.CONSUME, one)
         for one in patterns:
             subscriptions.unsubscribe(name, one, self._port.now())

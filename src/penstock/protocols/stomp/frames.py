@@ -71,7 +71,7 @@ class Shape(NamedTuple):
 def shape_of(command: bytes, names: tuple[bytes, ...]) -> Shape:
     """Return the shape of frames like this one, for all who send such frames."""
     length = rb":([0-9]{1,%d})\n" % _CONTENT_LENGTH_DIGITS_MAX
-    lines = [re.escape(name) + (length if name == CONTENT_LENGTH else rb":([^\n\r\\]*)\n") for name in names]
+    lines = [re.escape(name) + (length if name == CONTENT_LENGTH else rb":([^\n\r\\\0]*)\n") for name in names]
     head = re.compile(rb"[\r\n]*" + command + rb"\n" + b"".join(lines) + rb"\n")
     return Shape(head, command, names, names.index(CONTENT_LENGTH) if CONTENT_LENGTH in names else -1)
 
@@ -169,6 +169,8 @@ class Parser:
             head, body_from = data[start : found.start()], found.end()
         if len(head) > self.limits.head_bytes_max:
             raise self._too_large("headers", len(head), self.limits.head_bytes_max)
+        if b"\0" in head:
+            raise FrameError("a frame ends before its headers do: an empty line has to follow them")
         command, headers = self._headers(head)
         length = headers.get(CONTENT_LENGTH)
         body_to = data.find(b"\0", body_from) if length is None else body_from + self._length(length)
@@ -205,7 +207,9 @@ class Parser:
             headers = dict([line.split(b":", 1) for line in lines[:0:-1]])  # backwards: the first of a name stays
         except ValueError:
             raise FrameError("a header has no colon") from None
-        if command in _LEARNED_COMMANDS and b"\r" not in head and b"\\" not in head:
+        if not self.escapes:  # the examples of 1.0 have spaces behind colons
+            headers = {name.strip(): value.strip() for name, value in headers.items()}
+        elif command in _LEARNED_COMMANDS and b"\r" not in head and b"\\" not in head:
             self._learn(command, lines, len(headers))
         if b"\\" in head and self.escapes and command not in _UNESCAPED_COMMANDS:
             headers = {_unescaped(name): _unescaped(value) for name, value in headers.items()}
@@ -230,6 +234,8 @@ class Parser:
         size = len(data) - start
         if size > self.limits.head_bytes_max:
             raise self._too_large("headers", size, self.limits.head_bytes_max)
+        if data.find(b"\0", start) >= 0:
+            raise FrameError("a frame ends before its headers do: an empty line has to follow them")
         line_end = data.find(b"\n", start)
         if (len(data) if line_end < 0 else line_end) - start > self.limits.command_bytes_max + 1:
             raise FrameError("this is not a command of STOMP")

@@ -24,7 +24,7 @@ from penstock.protocols.stomp.headers import Texts, decoded, flag, heart_beats, 
 from penstock.protocols.stomp.heart_beats import HeartBeats
 from penstock.protocols.stomp.publishing import publication_of
 from penstock.protocols.stomp.subscription import Subscription
-from penstock.protocols.stomp.temporary import TemporaryQueues, is_temporary, name_in
+from penstock.protocols.stomp.temporary import TemporaryQueues, is_lost_answer, is_temporary, name_in
 from penstock.protocols.stomp.transactions import Transactions
 
 VERSIONS = ("1.2", "1.1", "1.0")
@@ -94,6 +94,11 @@ class Session:
         self._login_by = 0.0
 
     # What the carrier calls.
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the peer has logged in."""
+        return self._client is not None
 
     def receive(self, data: bytes) -> None:
         """Handle bytes from the peer."""
@@ -197,12 +202,16 @@ class Session:
             return
         handler = COMMANDS.get(command)
         if handler is None:
+            if command in (b"CONNECT", b"STOMP"):
+                raise BadRequest("this connection has logged in already", key="command")
             raise BadRequest(f"there is no command {command[:32].decode(errors='replace')}", key="command")
         handler(self, headers)
 
     def _connect(self, headers: Texts) -> None:
         offered = [version.strip() for version in headers.get("accept-version", "1.0").split(",")]
         version = next((version for version in VERSIONS if version in offered), None)
+        if version == "1.0":
+            headers = {name.strip(): value.strip() for name, value in headers.items()}
         if version is None:
             self.fail("the versions spoken here are 1.0, 1.1 and 1.2", None, "Version")
             return
@@ -265,7 +274,9 @@ class Session:
             raise BadRequest("topics have no tags", key="tags")
         transaction = headers.get(b"transaction")
         if transaction is not None:
-            self._transactions.find(transaction).add(Publish(channel, body, priority, attributes))
+            begun = self._transactions.find(transaction)
+            if isinstance(channel, str) or not target.is_existing or self._exists(channel):
+                begun.add(Publish(channel, body, priority, attributes))
             self._confirm(headers)
             return
         self._port.check_room()
@@ -318,7 +329,7 @@ class Session:
 
     def _unsubscribe(self, headers: dict[bytes, bytes]) -> None:
         ident = headers.get(b"id", headers.get(b"destination") if self._version == "1.0" else None)
-        self._subscriptions.unsubscribe(ident, decoded(headers), self._client_id)
+        self._subscriptions.unsubscribe(ident, decoded(headers), self._access, self._client_id)
         self._confirm(headers, is_durable=True)
 
     def _ack(self, headers: dict[bytes, bytes]) -> None:
@@ -327,7 +338,10 @@ class Session:
     def _nack(self, headers: dict[bytes, bytes]) -> None:
         if self._version == "1.0":
             raise BadRequest("NACK is not a command of STOMP 1.0", key="command")
-        self._settle(headers, Outcome.REJECT if headers.get(b"requeue") == b"false" else Outcome.FAIL)
+        again = headers.get(b"requeue", b"true")
+        if again not in {b"true", b"false"}:
+            raise BadRequest("requeue must be true or false", key="requeue")
+        self._settle(headers, Outcome.FAIL if again == b"true" else Outcome.REJECT)
 
     def _settle(self, headers: dict[bytes, bytes], outcome: Outcome) -> None:
         name = headers.get(b"transaction")
@@ -365,7 +379,8 @@ class Session:
         transaction = self._transactions.end(_transaction(headers))
         if transaction.publishes:
             self._port.check_room()
-        self._engine.transact(transaction.operations, self._me, self._port.now())
+        wanted = [operation for operation in transaction.operations if not is_lost_answer(operation, self._engine)]
+        self._engine.transact(wanted, self._me, self._port.now())
         self._confirm(headers, is_durable=True)
 
     def _abort(self, headers: dict[bytes, bytes]) -> None:
@@ -374,6 +389,7 @@ class Session:
 
     def _disconnect(self, headers: dict[bytes, bytes]) -> None:
         self._is_leaving = True
+        self._subscriptions.hold()  # what it was given now would count as failed without having been worked on
         self._confirm(headers, is_durable=True)
         receipts, self._receipts = self._receipts, []
         self._port.touch()

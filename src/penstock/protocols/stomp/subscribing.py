@@ -19,6 +19,13 @@ _NAMING = (
     "activemq.subcriptionName",
 )
 _MARKING = ("durable", "persistent")
+#: What the broker says in a MESSAGE, which the header of `include-seq` must not be taken for.
+_SAID = frozenset(
+    {
+        "destination", "subscription", "tags", "ack", "message-id", "priority", "timestamp", "redelivered",
+        "delivery-count", "expires", "content-length",
+    }
+)  # fmt: skip
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,6 +86,10 @@ def _check(wish: Wish, headers: Texts) -> None:
         raise BadRequest("a topic cannot be browsed; subscribe with from-seq to see what it retains", key="browser")
     if wish.from_sequence is not None and not (is_topic or wish.browses):
         raise BadRequest("from-seq goes with topics and with browser:true", key="from-seq")
+    if wish.sequence_header is not None and (not wish.sequence_header or wish.sequence_header in _SAID):
+        raise BadRequest(
+            f"include-seq is {wish.sequence_header!r}; it must name a header of its own, such as seq", key="include-seq"
+        )
     if is_topic and (wish.tags is not None or "match" in headers):
         raise BadRequest("topics have no tags", key="tags")
     if not is_topic and any(headers.get(name) for name in _NAMING):

@@ -123,6 +123,8 @@ class Subscription:
         return b"\n".join(lines) + b"\n"
 
     def _line(self, name: str, value: str) -> bytes:
+        if self._version == "1.0":
+            name = name.replace(":", " ")  # it knows no escapes, and would take the rest for the value
         return self._escaped(name.encode()) + b":" + self._escaped(value.encode())
 
     def _escaped(self, text: bytes) -> bytes:

@@ -5,11 +5,13 @@ A peer calls one `/temp-queue/NAME`; its queue is `temp.<id of the client>.NAME`
 
 import re
 
-from penstock.engine.port import Client, Engine
-from penstock.model.errors import BadRequest, NoObject
-from penstock.model.names import NO_TAGS, QueueKey
+from penstock.engine.port import Client, Engine, Publish, Settle
+from penstock.model.errors import BadRequest, NoObject, TooLarge
+from penstock.model.names import NO_TAGS, QueueKey, checked_name
 
 PREFIX = "/temp-queue/"
+#: Of one connection: each request may name another one in its `reply-to`, and they go with the connection only.
+TEMPORARY_QUEUES_MAX = 1000
 _NAME = re.compile(r"temp\.[0-9a-f]{32}\..+", re.DOTALL)
 #: Nobody would look for dead letters of a queue that is gone.
 _SETTINGS = {"dead_letter": None, "retry_limit": None}
@@ -18,6 +20,13 @@ _SETTINGS = {"dead_letter": None, "retry_limit": None}
 def is_temporary(queue: str) -> bool:
     """Tell whether a queue of this name belongs to a connection."""
     return _NAME.fullmatch(queue) is not None
+
+
+def is_lost_answer(operation: Publish | Settle, engine: Engine) -> bool:
+    """Tell whether this is an answer to somebody who has gone since."""
+    if isinstance(operation, Settle) or isinstance(operation.channel, str):
+        return False
+    return is_temporary(operation.channel.name) and operation.channel not in engine.channels.queues
 
 
 def remove_leftovers(engine: Engine, now: float) -> int:
@@ -43,7 +52,11 @@ class TemporaryQueues:
         known = self._keys.get(name)
         if known is not None and known in self._engine.channels.queues:
             return known
-        key = QueueKey(f"temp.{self._client.id.hex()}.{name}", NO_TAGS)
+        if len(self._keys) >= TEMPORARY_QUEUES_MAX:
+            raise TooLarge(
+                f"{TEMPORARY_QUEUES_MAX} temporary queues are the most a connection can have", key="reply-to"
+            )
+        key = QueueKey(checked_name(f"temp.{self._client.id.hex()}.{name}", "the temporary queue"), NO_TAGS)
         self._engine.channels.create_queue(key, now, _SETTINGS, exclusive=False)
         self._keys[name] = key
         return key
