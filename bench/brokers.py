@@ -76,7 +76,14 @@ class Penstock(Served):
 
     def command(self) -> list[str]:
         """Return what starts it."""
-        options = ["--data", str(self.directory / "data"), "--stomp-listen", f"127.0.0.1:{self.port}"]
+        options = [
+            "--data",
+            str(self.directory / "data"),
+            "--stomp-listen",
+            f"127.0.0.1:{self.port}",
+            "--listen",
+            "none",
+        ]
         return [sys.executable, "-m", "penstock", "serve", *options]
 
 

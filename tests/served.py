@@ -19,7 +19,7 @@ from typing import Self
 #: Far more than a busy machine needs to start or stop a broker.
 PATIENCE = 30.0
 #: Options that pick a free port at every door.
-FREE_PORTS = ("--stomp-listen", "127.0.0.1:0")
+FREE_PORTS = ("--listen", "127.0.0.1:0", "--stomp-listen", "127.0.0.1:0")
 
 Address = tuple[str, int]
 _LINE = re.compile(r"(?P<door>\S+) (?:\w+://)?(?P<host>[^\s/]+):(?P<port>\d+)/?")

@@ -1,73 +1,86 @@
 """`penstock serve`: the broker as a server."""
 
 import asyncio
+import logging
+import os
 import signal
+import sys
 from importlib.util import find_spec
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from penstock.engine.readers import Retention
-from penstock.model.errors import PenstockError
-from penstock.model.limits import Limits
-from penstock.runtime.runtime import Runtime
-from penstock.server.listening import parsed_address
-from penstock.server.server import Door, Server
-from penstock.store.locate import MEMORY, store_at
+from penstock.assembly import assembled
+from penstock.config import OPTIONS, Option, settings_from
+from penstock.model.errors import BadRequest, PenstockError
+from penstock.server.server import Server
+
+CONFIG = "config"
 
 
-def serve(
-    data: Annotated[
-        Path, typer.Option(help="Directory of the journal; made if it is missing.", envvar="PENSTOCK_DATA")
-    ] = Path("penstock-data"),
-    store: Annotated[
-        str, typer.Option(help="journal, or memory to forget everything at the end.", envvar="PENSTOCK_STORE")
-    ] = "journal",
-    stomp_listen: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Where STOMP is spoken, HOST:PORT; may be repeated. Port 0 picks a free one.",
-            envvar="PENSTOCK_STOMP_LISTEN",
-        ),
-    ] = None,
-) -> None:
-    """Serve queues and topics until SIGTERM or Ctrl-C."""
+def serve(**given: Any) -> None:
+    """Serve queues and topics until SIGTERM or Ctrl-C.
+
+    Prints a line per door, then `ready`. Each option can stand in a file (--config) or in the environment as PENSTOCK_…
+    too; the command line goes before the environment, and that before the file.
+    """
+    file = given.pop(CONFIG) or os.environ.get("PENSTOCK_CONFIG")
     try:
-        doors = [
-            Door("stomp", "--stomp-listen", parsed_address(text, "--stomp-listen"))
-            for text in stomp_listen or ["127.0.0.1:61613"]
-        ]
-        for door in doors:
-            if not door.address.is_loopback:
-                raise _not_loopback(door)
-        if store not in ("journal", "memory"):
-            raise typer.BadParameter(f"{store!r} is none; there are journal and memory", param_hint="--store")
-        where = store_at(MEMORY if store == "memory" else data)
-        runtime = Runtime(where, limits=Limits(), auto_create=True, retention=Retention())
-        _run(Server(runtime, doors))
+        settings = settings_from(given, os.environ, None if file is None else Path(file))
+        logging.basicConfig(
+            stream=sys.stderr,
+            level=settings.log_level.upper(),
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        server = assembled(settings)
+    except BadRequest as error:
+        for fault in error.message.splitlines():
+            typer.echo(f"penstock: {fault}", err=True)
+        raise typer.Exit(2) from None
+    try:
+        failure = _run(server)
     except PenstockError as error:
         typer.echo(f"penstock: {error.message}", err=True)
         raise typer.Exit(1) from None
+    if failure is not None:
+        typer.echo(f"penstock: the store has failed: {failure}", err=True)
+        raise typer.Exit(1)
 
 
-def _not_loopback(door: Door) -> typer.BadParameter:
-    return typer.BadParameter(
-        f"{door.address} can be reached from other machines, and there are no users yet; listen on 127.0.0.1",
-        param_hint=door.option,
-    )
+def _parameter(option: Option) -> Parameter:
+    """Return an option as typer reads it from a signature; it is looked at later, together with all others."""
+    kind: Any = list[str] | None if option.is_list else str | None
+    names = [option.flag]
+    if option.is_flag:
+        kind, names = bool | None, [f"{option.flag}/{option.flag.replace('--', '--no-', 1)}"]
+    default = f" [{option.default}]" if option.default is not None and not option.is_flag else ""
+    info = typer.Option(*names, help=option.help + default, metavar=option.metavar, show_default=False)
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info])
 
 
-def _run(server: Server) -> None:
+_CONFIG = Parameter(
+    CONFIG,
+    Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        str | None, typer.Option(help='All of this in TOML: `data = "…"`, and so on.', metavar="FILE")
+    ],
+)
+serve.__signature__ = Signature([*map(_parameter, OPTIONS), _CONFIG])  # type: ignore[attr-defined]
+
+
+def _run(server: Server) -> PenstockError | None:
     if find_spec("uvloop") is not None:
         import uvloop  # noqa: PLC0415  # it is not there on every platform
 
-        uvloop.run(_serve(server))
-    else:
-        asyncio.run(_serve(server))
+        return uvloop.run(_serve(server))
+    return asyncio.run(_serve(server))
 
 
-async def _serve(server: Server) -> None:
+async def _serve(server: Server) -> PenstockError | None:
+    """Serve until a signal; returns why promises could not be kept, if so."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,3 +88,4 @@ async def _serve(server: Server) -> None:
     await server.start(typer.echo)
     await stopped.wait()
     await server.stop()
+    return server.failure

@@ -5,84 +5,207 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import NamedTuple
 
 from penstock import __version__
 from penstock.model.access import Access
-from penstock.model.errors import PenstockError, PermissionDenied
-from penstock.protocols.door import Carrier
-from penstock.protocols.stomp.frames import FrameLimits
-from penstock.protocols.stomp.session import Session, StompOptions
+from penstock.model.errors import BadRequest, PenstockError
+from penstock.protocols.door import Carrier, Door, Greeting, MessageSession, Session
 from penstock.protocols.stomp.temporary import remove_leftovers
 from penstock.runtime.runtime import Runtime
-from penstock.server.connection import StreamConnection
+from penstock.server.connection import House, StreamConnection
+from penstock.server.http.connection import HttpConnection
+from penstock.server.http.health import Health
+from penstock.server.http.management import Management
+from penstock.server.http.site import Site, WebSocketRoute
+from penstock.server.limits import ServerLimits
 from penstock.server.listening import Address, bound_socket
+from penstock.server.login import Logins
+from penstock.server.sniffing import Language, Stranger
+from penstock.server.users import UserFile
 from penstock.server.wheel import Wheel
+
+#: Best first.
+STOMP_SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
+#: Files that are open beside connections: segments, indexes, listeners.
+_OTHER_FILES = 256
+
+
+class Languages(NamedTuple):
+    """What makes the sessions of each protocol."""
+
+    stomp: Callable[[Carrier], Session]
+    lines: Callable[[Carrier], Session] | None = None
+    frames: Callable[[Carrier], Session] | None = None
+    messages: Callable[[Carrier, Greeting], MessageSession] | None = None
 
 
 @dataclass(slots=True, frozen=True)
-class Door:
+class DoorAddress:
     """A protocol at an address."""
 
-    name: str  # as it is printed when the server is ready
+    name: str  # as it is printed when the server is ready: `native` is the port that speaks everything
     option: str  # where the address was said
     address: Address
 
+    @property
+    def line(self) -> str:
+        """What is printed, without the address."""
+        if self.name != "native":
+            return f"{self.name} "
+        return f"{self.name} {'https' if self.address.tls else 'http'}://"
+
+
+@dataclass(slots=True, frozen=True)
+class ServerOptions:
+    """What an operator chooses."""
+
+    doors: list[DoorAddress]
+    tls: ssl.SSLContext | None = None
+    users: UserFile | None = None
+    origins: frozenset[str] = frozenset()
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
 
 class Server:
-    """See the module."""
+    """See the module. It is the door of all sessions."""
 
-    def __init__(self, runtime: Runtime, doors: list[Door], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, options: ServerOptions, languages: Callable[[Runtime, Door], Languages]
+    ) -> None:
         self._runtime = runtime
-        self._doors = doors
-        self._tls = tls
+        self._options = options
+        self._languages = languages(runtime, self)
         self._servers: list[asyncio.Server] = []
-        self._connections: set[StreamConnection] = set()
-        self._wheel: Wheel
+        self._house: House
+        self._logins: Logins
+        self._site: Site
+        self._connections_max = 0
 
     async def start(self, say: Callable[[str], None]) -> None:
         """Recover, listen, and say where."""
-        sockets = [(door, bound_socket(door.address, door.option)) for door in self._doors]
-        self._wheel = Wheel(asyncio.get_running_loop())
+        options, loop = self._options, asyncio.get_running_loop()
+        check_doors(options)
+        sockets = [(door, bound_socket(door.address, door.option)) for door in options.doors]
+        self._connections_max = min(options.limits.connections_max, _raised_file_limit() - _OTHER_FILES)
+        self._logins = Logins(options.users, options.limits, loop)
         await self._runtime.start()
         remove_leftovers(self._runtime.engine, self._runtime.now())
+        self._house = House(self._runtime, options.limits, Wheel(loop), loop.time)
+        self._site = self._built_site()
         for door, listener in sockets:
             await self._listen(door, listener)
-            say(f"{door.name} {_where(listener)}")
+            say(f"{door.line}{_where(listener)}")
         say("ready")
 
     async def stop(self) -> None:
         """Stop accepting, release what clients hold, make everything durable."""
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
-            connection.stop()
+        self._runtime.is_stopping = True
+        for guest in list(self._house.guests):
+            guest.stop()
+        self._logins.close()
         await self._runtime.stop()
+        self._house.wheel.stop()
 
-    async def _listen(self, door: Door, listener: socket.socket) -> None:
-        tls = self._tls if door.address.tls else None
-        limits = FrameLimits(body_bytes_max=self._runtime.engine.limits.body_bytes_max)
-        options = StompOptions(f"Penstock/{__version__}", limits)
-
-        def make(carrier: Carrier) -> Session:
-            return Session(self._runtime, self, carrier, options)
-
-        def connect() -> StreamConnection:
-            return StreamConnection(make, self._wheel, self._connections)
-
-        self._servers.append(await asyncio.get_running_loop().create_server(connect, sock=listener, ssl=tls))
+    @property
+    def failure(self) -> PenstockError | None:
+        """Why nothing is promised any more, if so."""
+        return self._runtime.failure
 
     def login(self, user: str | None, secret: str | None, then: Callable[[Access | PenstockError], None]) -> None:
-        """Let the default user in."""
-        del secret
-        if user in (None, "", "guest"):
-            then(Access.to_all(user or ""))
-        else:
-            then(PermissionDenied(f"there is no user {user!r}, or the secret is wrong", key="login"))
+        """Look who somebody is, and call `then` with what they may do or why they may not enter."""
+        self._logins.check(user, secret, then)
 
     def new_id(self) -> bytes:
         """Return the id of a client."""
         return secrets.token_bytes(16)
+
+    def _built_site(self) -> Site:
+        site = Site(self._house, self._logins, self._options.origins)
+        Health(self._runtime).serve(site.router)
+        Management(self._runtime, __version__).serve(site.router)
+        stomp = WebSocketRoute(stream=self._languages.stomp, subprotocols=STOMP_SUBPROTOCOLS)
+        site.websockets = {"/stomp": stomp, "/ws": stomp}
+        if self._languages.messages is not None:
+            native = WebSocketRoute(messages=self._languages.messages)
+            site.websockets |= {"/connect/": native, "/connect": native}
+        return site
+
+    async def _listen(self, door: DoorAddress, listener: socket.socket) -> None:
+        tls = self._options.tls if door.address.tls else None
+        limit = self._options.limits.first_bytes_seconds if tls is not None else None
+        self._servers.append(
+            await asyncio.get_running_loop().create_server(
+                self._general_door() if door.name == "native" else self._stomp_door(),
+                sock=listener,
+                ssl=tls,
+                ssl_handshake_timeout=limit,
+            )
+        )
+
+    def _stomp_door(self) -> Callable[[], asyncio.Protocol]:
+        """Return what makes connections that speak STOMP from their first byte on."""
+        return partial(self._admit, partial(StreamConnection, self._languages.stomp, self._house))
+
+    def _general_door(self) -> Callable[[], asyncio.Protocol]:
+        """Return what makes connections that say by their first bytes what they speak."""
+        house, languages = self._house, self._languages
+        makers: dict[Language, Callable[[], asyncio.Protocol]] = {
+            Language.HTTP: partial(HttpConnection, house, self._site),
+            Language.STOMP: partial(StreamConnection, languages.stomp, house),
+        }
+        if languages.lines is not None:
+            makers[Language.LINES] = partial(StreamConnection, languages.lines, house)
+        if languages.frames is not None:
+            makers[Language.FRAMES] = partial(StreamConnection, languages.frames, house)
+        return partial(self._admit, partial(Stranger, house, makers))
+
+    def _admit(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
+        """Return a connection, if there is room for one more."""
+        return make() if len(self._house.guests) < self._connections_max else Crowded(self._connections_max)
+
+
+class Crowded(asyncio.Protocol):
+    """A connection too many: told so, and closed."""
+
+    def __init__(self, connections_max: int) -> None:
+        self._connections_max = connections_max
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say it in a line; what the peer speaks is not known yet."""
+        text = f"error: there are {self._connections_max} connections already (connections_max)\n"
+        transport.write(text.encode())  # type: ignore[attr-defined]  # a stream's transport has it
+        transport.close()
+
+
+def check_doors(options: ServerOptions) -> None:
+    """Raise if a door cannot be opened as it is."""
+    for door in options.doors:
+        if door.address.tls and options.tls is None:
+            raise BadRequest(f"{door.option} tls:{door.address} needs --tls-cert and --tls-key", key=door.option)
+        if not door.address.is_loopback and options.users is None:
+            raise BadRequest(
+                f"{door.option} {door.address} can be reached from other machines, and nobody has to log in: "
+                "name a file of users by --users (`penstock user add` makes one), or listen on 127.0.0.1",
+                key=door.option,
+            )
+
+
+def _raised_file_limit() -> int:
+    """Allow as many open files as the system lets this process have; returns how many."""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    wanted = 1 << 20 if hard == RLIM_INFINITY else hard
+    if soft != RLIM_INFINITY and soft < wanted:
+        try:
+            setrlimit(RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS says infinity and means less
+            return soft
+    return wanted
 
 
 def _where(listener: socket.socket) -> str:

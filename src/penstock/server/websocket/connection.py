@@ -1,0 +1,144 @@
+"""Connections that carry a session over a WebSocket, after the handshake."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from penstock.protocols.door import Carrier, MessageSession, Session
+from penstock.server.connection import House, StreamConnection
+from penstock.server.websocket.deflate import PACKED_BYTES_MAX, PACKED_BYTES_MIN, packed
+from penstock.server.websocket.frames import (
+    BINARY,
+    CLOSE,
+    CONTROL_BYTES_MAX,
+    NORMAL,
+    PING,
+    PONG,
+    TEXT,
+    Message,
+    Reader,
+    answer_to_close,
+    closing,
+    head_of,
+    is_text,
+)
+
+
+class WebSocket(StreamConnection):
+    """What WebSockets have in common, whatever is said over them."""
+
+    __slots__ = ("_is_known", "_is_over", "_reader", "_window_bits")
+
+    def __init__(self, make: Callable[[Carrier], Session], house: House, window_bits: int) -> None:
+        super().__init__(make, house)
+        #: Compression, if it was agreed on.
+        self._window_bits = window_bits
+        self._reader = Reader(house.limits.websocket_stranger_bytes_max, unpacks=window_bits > 0)
+        self._is_known = False
+        #: Whether this side has said that it is the end.
+        self._is_over = False
+
+    def data_received(self, data: bytes) -> None:
+        """Hand messages to the session, and see to control frames."""
+        if not self._is_known and self.session.is_known:
+            self._is_known = True
+            self._reader.message_bytes_max = self._house.limits.websocket_message_bytes_max
+        messages = self._reader.feed(data)
+        if messages:
+            self._hear(messages)
+        if self._reader.error is not None and not self._is_over:
+            self._say_end(closing(self._reader.error.code, self._reader.error.text))
+        if self._is_held or self._house.runtime.is_behind():
+            self.slow_down()
+
+    def close(self) -> None:
+        """Tell the peer that it is the end, and wait a little for its answer."""
+        self._say_end(closing(NORMAL))
+
+    def turn(self, now: float) -> float:
+        """Give the session its turn, or end the connection with a peer that does not answer the end."""
+        if self._is_over and not self._transport.is_closing():
+            super().close()
+            return now + self._house.limits.stalled_seconds
+        return super().turn(now)
+
+    def _hear(self, messages: list[Message]) -> None:
+        """Handle messages and control frames in their order."""
+        raise NotImplementedError
+
+    def _control(self, message: Message) -> None:
+        """Answer a control frame."""
+        if message.opcode == PING and not self._is_over:
+            self._write(head_of(PONG, len(message.payload)) + message.payload[:CONTROL_BYTES_MAX])
+        elif message.opcode == CLOSE:
+            if not self._is_over:
+                self._is_over = True
+                self._write(answer_to_close(message.payload))
+            super().close()
+
+    def _say_end(self, frame: bytes) -> None:
+        if self._is_over or self._transport.is_closing():
+            return
+        self._is_over = True
+        self._write(frame)
+        self._house.wheel.put(self, self._house.now() + self._house.limits.websocket_close_seconds)
+
+    def _framed(self, opcode: int, payload: bytes) -> bytes:
+        if self._window_bits and PACKED_BYTES_MIN <= len(payload) <= PACKED_BYTES_MAX:
+            smaller = packed(payload, self._window_bits)
+            return head_of(opcode, len(smaller), packed=True) + smaller
+        return head_of(opcode, len(payload)) + payload
+
+    def _write(self, data: bytes) -> None:
+        self._sent_bytes += len(data)
+        self._transport.write(data)
+
+
+class StreamWebSocket(WebSocket):
+    """Carries a session whose frames follow one another in a stream, cut into messages anywhere."""
+
+    __slots__ = ()
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        """Send frames as one message: a text where that is possible."""
+        if self._is_over:
+            return
+        payload = b"".join(frames)
+        opcode = TEXT if payload.isascii() or is_text(payload) else BINARY
+        self._write(self._framed(opcode, payload))
+
+    def _hear(self, messages: list[Message]) -> None:
+        heard = []
+        for message in messages:
+            if message.opcode <= BINARY:
+                heard.append(message.payload)
+            else:
+                self._control(message)
+        if heard and not self._is_over:
+            self.session.receive(b"".join(heard))
+
+
+class MessageWebSocket(WebSocket):
+    """Carries a session to which each message counts as one."""
+
+    __slots__ = ("_opcode",)
+
+    session: MessageSession
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._opcode = TEXT if self.session.sends_text else BINARY
+        super().connection_made(transport)
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        """Send each frame as a message."""
+        if self._is_over:
+            return
+        framed, opcode = self._framed, self._opcode
+        self._write(b"".join([framed(opcode, frame) for frame in frames]))
+
+    def _hear(self, messages: list[Message]) -> None:
+        for opcode, payload in messages:
+            if opcode > BINARY:
+                self._control(Message(opcode, payload))
+            elif not self._is_over:
+                self.session.receive_message(payload, is_text=opcode == TEXT)
