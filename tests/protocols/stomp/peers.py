@@ -81,7 +81,8 @@ class World:
         self.runtime = Runtime(
             store or Memory(), limits=limits or Limits(), auto_create=True, retention=Retention(), clock=self.clock
         )
-        self.options = StompOptions("Penstock/test", FrameLimits(), durable_topics)
+        frames = FrameLimits(body_bytes_max=self.runtime.engine.limits.body_bytes_max)
+        self.options = StompOptions("Penstock/test", frames, durable_topics)
         self.access: Callable[[str], Access | PenstockError] = Access.to_all
         self.peers: list[Peer] = []
         self._ids = 0

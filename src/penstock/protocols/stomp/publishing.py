@@ -16,8 +16,9 @@ _NOT_KEPT = frozenset(
 )  # fmt: skip
 #: What would be promised by taking these and doing nothing about them.
 _REFUSED = ("AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON")
-#: What has expired on its way is still taken, so that its end shows where dead letters are looked for.
-_TTL_MIN_SECONDS = 0.001
+#: What has expired on its way is still taken, so that its end shows where dead letters are looked for. The span is so
+#: short that it adds nothing to the time: nobody is handed such a message.
+_TTL_MIN_SECONDS = 1e-9
 
 
 def publication_of(headers: Texts, now: float) -> Publication:
