@@ -177,6 +177,8 @@ class Subscriptions:
             self._carrier.send(subscription.frames(messages))
             if consumer.settles:
                 self._engine.consumed(consumer, len(messages))
+                if consumer.is_paused:
+                    self._port.touch()
         if consumer.failure is not None:
             self._fail(consumer.failure)
 
