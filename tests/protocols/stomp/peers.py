@@ -117,6 +117,7 @@ class World:
         self.clock.seconds += seconds
         while self.runtime.engine.sweep(self.runtime.now(), 1000):
             pass
+        self.runtime.engine.tidy(self.runtime.now())
         self.runtime.touch()
         await self.quiet()
         for peer in self.peers:
