@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.engine.clients import Client
 from penstock.engine.consumers import OWN_LEASE, Consumer
+from penstock.engine.effects import Notice
 from penstock.engine.engine import Engine
 from penstock.engine.inspection import browse, browsed, headers_of, queue_status, topic_status
 from penstock.engine.queue import Queue
@@ -18,6 +19,7 @@ __all__ = [
     "Client",
     "Consumer",
     "Engine",
+    "Notice",
     "Outcome",
     "Publish",
     "Queue",
@@ -56,3 +58,6 @@ class BrokerPort(Protocol):
 
     def after(self, level: Level, action: Callable[[], None]) -> None:
         """Call `action` when all that was recorded so far is persisted as far as `level`."""
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call `action` when this wake-up is over."""

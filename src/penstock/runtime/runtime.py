@@ -180,6 +180,10 @@ class Runtime:
         else:
             action()
 
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call `action` when this wake-up is over."""
+        self._loop.call_soon(action)
+
     # Wake-ups.
 
     def _flush(self) -> None:
