@@ -5,6 +5,8 @@ from functools import partial
 from penstock import __version__
 from penstock.config import Settings
 from penstock.protocols.door import Door
+from penstock.protocols.native import session as native
+from penstock.protocols.native.streams import Frames, Lines
 from penstock.protocols.stomp.frames import FrameLimits
 from penstock.protocols.stomp.session import Session, StompOptions
 from penstock.runtime.runtime import Runtime
@@ -51,4 +53,9 @@ def _doors(name: str, option: str, addresses: list[Address]) -> list[DoorAddress
 def _languages(settings: Settings, runtime: Runtime, door: Door) -> Languages:
     frames = FrameLimits(body_bytes_max=runtime.engine.limits.body_bytes_max)
     stomp = StompOptions(f"Penstock/{__version__}", frames, durable_topics=settings.durable_topics)
-    return Languages(stomp=lambda carrier: Session(runtime, door, carrier, stomp))
+    return Languages(
+        stomp=lambda carrier: Session(runtime, door, carrier, stomp),
+        lines=lambda carrier: native.StreamSession(runtime, door, carrier, Lines()),
+        frames=lambda carrier: native.StreamSession(runtime, door, carrier, Frames()),
+        messages=partial(native.MessageSession, runtime, door),
+    )

@@ -5,6 +5,7 @@ from functools import partial
 
 from penstock.engine.port import BrokerPort
 from penstock.model.errors import PenstockError
+from penstock.model.message import Message
 from penstock.model.stages import Level
 from penstock.protocols.door import Carrier
 from penstock.protocols.native.messages import Answer, Ok, Refusal
@@ -33,6 +34,10 @@ class Answers:
     def promise(self, level: Level, answer: Answer) -> None:
         """Say something when all of this wake-up is persisted so far."""
         self._until(level).append(self.writer.answer(answer))
+
+    def deliver(self, level: Level, message: Message, label: int | None) -> None:
+        """Send a message when its assignment is persisted so far."""
+        self._until(level).append(self.writer.delivery(message, label))
 
     def confirm(self, label: int | None, level: Level = Level.READY, count: int | None = None) -> None:
         """Tell who has given a label that the request is fulfilled."""

@@ -24,6 +24,7 @@ from penstock.protocols.native.messages import (
     OPERATIONS,
     REQUESTS,
     Answer,
+    AnyRequest,
     Delivery,
     Finish,
     NoticeOf,
@@ -293,13 +294,13 @@ _REQUESTS = tuple(_REQUEST_LAYOUTS.values())
 _ANSWERS = tuple(_ANSWER_LAYOUTS.values())
 
 
-def read_request(data: bytes, position: int, end: int) -> Request | Refused:
+def read_request(data: bytes, position: int, end: int) -> AnyRequest | Refused:
     """Read the request that stands between two positions; what follows its last field is passed over."""
     found = _read_often(data, position, end)
     if found is not None:
         return found
     try:
-        return cast("Request", _read_variant(_Reader(data, position, end), _REQUESTS, REQUESTS))
+        return cast("AnyRequest", _read_variant(_Reader(data, position, end), _REQUESTS, REQUESTS))
     except BadRequest as error:
         return Refused(error, None)
 
@@ -327,7 +328,7 @@ _POST_REST = bytes(8 + 8 + 1 + 8 + 8 + 4)
 _FINISH_END = struct.Struct("<QIB")  # sequence, shard, whether there is a label
 
 
-def _read_often(data: bytes, position: int, end: int) -> Request | None:
+def _read_often(data: bytes, position: int, end: int) -> Post | Finish | None:
     """Read what is sent most often; None if it is something else, or is wrong."""
     if end - position < _HEAD.size:
         return None

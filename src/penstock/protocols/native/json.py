@@ -17,7 +17,7 @@ from penstock.protocols.native.messages import (
     Wire,
 )
 
-_REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(AnyRequest)
+_REQUESTS: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
 _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(AnyAnswer)
 _ANYTHING = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
@@ -51,7 +51,7 @@ def shown_body(body: bytes) -> str | list[int]:
         return list(body)
 
 
-def read_line(line: bytes | str) -> Request | Refused:
+def read_line(line: bytes | str) -> AnyRequest | Refused:
     """Read one request."""
     try:
         return _REQUESTS.decode(line)
@@ -59,7 +59,7 @@ def read_line(line: bytes | str) -> Request | Refused:
         return _explained(line, error)
 
 
-def read_lines(data: bytes) -> list[Request | Refused]:
+def read_lines(data: bytes) -> list[AnyRequest | Refused]:
     """Read requests that stand on a line each; empty lines mean nothing."""
     try:
         return _REQUESTS.decode_lines(data)  # type: ignore[return-value]  # a list of requests is one of either

@@ -129,8 +129,7 @@ class Peer:
                     f"the message {sequence} is not of a queue {request.queue!r}", key="queue", sequence=sequence
                 )
             return message
-        if sequence > UINT64_MAX:
-            raise BadRequest(f"sequence is {sequence}; it must be at most {UINT64_MAX}", key="sequence")
+        checked_u64(sequence, "sequence")
         if request.shard:
             raise NoObject(f"there is no shard {request.shard}; there is shard 0", key="shard")
         return self._sought(sequence, request.queue)
@@ -143,3 +142,10 @@ class Peer:
                 return one.assigned_to(sequence, self.client)
         where = "that you have" if queue is None else f"in a queue {queue!r}"
         raise NoObject(f"there is no unsettled message {sequence} {where}", key="sequence", sequence=sequence)
+
+
+def checked_u64(number: int, key: str) -> int:
+    """Return a number that is no less than 0, if it is not too large either."""
+    if number > UINT64_MAX:
+        raise BadRequest(f"{key} is {number}; it must be at most {UINT64_MAX}", key=key)
+    return number

@@ -9,12 +9,12 @@ from penstock.model.errors import BadRequest, PenstockError, TooLarge
 from penstock.model.message import Message
 from penstock.protocols.native.bincode import BincodeWriter, read_request
 from penstock.protocols.native.json import JsonWriter, Refused, read_line, read_lines
-from penstock.protocols.native.messages import Answer, Request
+from penstock.protocols.native.messages import Answer, AnyRequest
 
 #: What the first bytes of a stream of bincode frames are.
 PREFACE = b"PSTK\x01"
 
-Found = list[Request | Refused]
+Found = list[AnyRequest | Refused]
 
 
 class Writer(Protocol):
