@@ -240,5 +240,16 @@ class Peer:
                 await asyncio.sleep(0.001)
         self.frames = [one for one in self.frames if one.headers.get("receipt-id") != name]
 
+    async def receipt_of(self, command: str, *lines: str, body: bytes = b"") -> None:
+        """Send a frame, and wait for its RECEIPT."""
+        self.tell(command, *lines, "receipt:awaited", body=body)
+        await self.receipt("awaited")
+
+    async def closed(self) -> None:
+        """Wait until the session has closed the connection."""
+        async with asyncio.timeout(PATIENCE):
+            while self.is_open:  # noqa: ASYNC110  # the session calls nobody
+                await asyncio.sleep(0.001)
+
     def _has_receipt(self, name: str) -> bool:
         return any(one.headers.get("receipt-id") == name for one in self.frames)
