@@ -73,7 +73,7 @@ def wish_of(headers: Texts, ident: str, client_id: str, limits: Limits, *, durab
         durable_by_rule=by_rule,
         from_sequence=first_sequence(headers),
         browses=flag(headers, "browser"),
-        browse_ends=headers.get("browser-end", "true") != "false",
+        browse_ends="browser-end" not in headers or flag(headers, "browser-end"),
         sequence_header=headers.get("include-seq"),
     )
     _check(wish, headers)
