@@ -449,6 +449,7 @@ class Session:
 
     def _say_goodbye(self, receipts: list[bytes]) -> None:
         if not self.is_closed:
+            self._send_out()  # with a store that is at once done, nothing of this wake-up has gone out yet
             if receipts:
                 self._send_receipts(receipts)
             self.lost()
