@@ -66,7 +66,6 @@ class Settings:
     durable_topics: bool
     retain_log: tuple[float, int]
     reader_hold: int
-    max_connections: int | None
     log_level: str
     limit: list[tuple[str, int | float]] = field(default_factory=list)
 
@@ -83,10 +82,7 @@ class Settings:
     @property
     def server_limits(self) -> ServerLimits:
         """The limits of the server."""
-        changes = dict(self.limit)
-        if self.max_connections is not None:
-            changes["connections_max"] = self.max_connections
-        return ServerLimits(**_changed(ServerLimits, changes))
+        return ServerLimits(**_changed(ServerLimits, dict(self.limit)))
 
 
 def read_text(text: str, name: str) -> str:
@@ -197,8 +193,7 @@ OPTIONS = (
     Option("retain_log", "Settled history that is kept, by age and size, whichever is less.", read_retention,
            "24h,1GiB", metavar="TIME,SIZE"),
     Option("reader_hold", "How much more at most for readers that are behind.", read_size, "10GiB", metavar="SIZE"),
-    Option("max_connections", "Connections at all doors together.", read_count, metavar="N"),
-    Option("limit", "Any other limit by its name, such as body_bytes_max=32MiB. May be repeated; docs/operating.md has "
+    Option("limit", "A limit by its name, such as body_bytes_max=32MiB. May be repeated; docs/operating.md has "
            "them all.", read_limit, is_list=True, metavar="NAME=VALUE"),
     Option("log_level", f"What is told on stderr: {', '.join(LOG_LEVELS)}.", read_choice(*LOG_LEVELS), "warning",
            metavar="LEVEL"),
@@ -221,8 +216,7 @@ def settings_from(command_line: Mapping[str, Any], environment: Mapping[str, str
         given = command_line.get(option.name)
         if given is not None and given != []:
             source, name = given, option.flag
-        elif (variable := PREFIX + option.name.upper()) in environment:
-            text = environment[variable]
+        elif text := environment.get(variable := PREFIX + option.name.upper()):  # one that is empty says nothing
             source, name = _split(text) if option.is_list else text, variable
         elif option.name in in_file:
             source, name = in_file[option.name], f"{option.name} in {file}"

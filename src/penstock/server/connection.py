@@ -7,51 +7,25 @@ the store has caught up, so that neither fills the memory.
 import asyncio
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Protocol, cast
+from typing import cast
 
 from penstock.model.stages import Level
 from penstock.protocols.door import Carrier, Session
-from penstock.runtime.runtime import Runtime
-from penstock.server.limits import ServerLimits
-from penstock.server.wheel import Timed, Wheel
+from penstock.server.farewell import Farewell
+from penstock.server.house import House
+from penstock.server.wheel import Timed
 
 #: Bytes waiting for a peer before nothing more is handed out to it, and below which handing out goes on.
 WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1 << 20, 1 << 18
-
-
-class Guest(Protocol):
-    """Whoever has a connection, from its first byte on."""
-
-    def stop(self) -> None:
-        """Release what the peer holds, and close."""
-
-
-class House:
-    """What all connections share: the broker, the wheel, the limits, and who is there."""
-
-    __slots__ = ("guests", "limits", "now", "runtime", "wheel")
-
-    def __init__(self, runtime: Runtime, limits: ServerLimits, wheel: Wheel, now: Callable[[], float]) -> None:
-        self.runtime = runtime
-        self.limits = limits
-        self.wheel = wheel
-        self.now = now
-        self.guests: set[Guest] = set()
 
 
 class StreamConnection(asyncio.Protocol, Timed):
     """Carries a session whose frames follow one another in a stream."""
 
     __slots__ = (
-        "_house",
-        "_is_held",
-        "_is_paused",
-        "_read_bytes",
-        "_sent_bytes",
-        "_stalled_from",
-        "_transport",
+        "_house", "_is_held", "_is_over", "_is_paused", "_read_bytes", "_sent_bytes", "_stalled_from", "_transport",
         "session",
-    )
+    )  # fmt: skip
 
     def __init__(self, make: Callable[[Carrier], Session], house: House) -> None:
         Timed.__init__(self)
@@ -59,6 +33,8 @@ class StreamConnection(asyncio.Protocol, Timed):
         self._transport: asyncio.Transport
         #: Whether the peer does not read, and whether nothing is read from it.
         self._is_held = self._is_paused = False
+        #: Whether this side has said its last word.
+        self._is_over = False
         #: When the peer was last seen to read, how much it had read by then, and how much was sent to it.
         self._stalled_from = 0.0
         self._read_bytes = self._sent_bytes = 0
@@ -79,8 +55,7 @@ class StreamConnection(asyncio.Protocol, Timed):
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # why it went changes nothing
         """End the session."""
-        self._house.guests.discard(self)
-        self._house.wheel.drop(self)
+        self._leave()
         self.session.lost()
 
     def pause_writing(self) -> None:
@@ -97,7 +72,7 @@ class StreamConnection(asyncio.Protocol, Timed):
 
     def slow_down(self) -> None:
         """Read nothing more from a peer that itself does not read, or while the store is far behind."""
-        if self._is_paused or self._transport.is_closing():
+        if self._is_paused or self._is_over or self._transport.is_closing():
             return
         if self._house.runtime.is_behind():
             self._is_paused = True
@@ -114,8 +89,7 @@ class StreamConnection(asyncio.Protocol, Timed):
 
     def turn(self, now: float) -> float:
         """Give the session its turn, and give up a peer that has stopped reading."""
-        if self._transport.is_closing():
-            self._transport.abort()
+        if self._is_over:
             return inf
         if self._is_paused:
             self.session.receive(b"")  # that nothing is heard from the peer is not its fault
@@ -124,24 +98,36 @@ class StreamConnection(asyncio.Protocol, Timed):
 
     def send(self, frames: Sequence[bytes]) -> None:
         """Send frames as one piece."""
+        if self._is_over:
+            return
         data = b"".join(frames)
         self._sent_bytes += len(data)
         self._transport.write(data)
 
     def close(self) -> None:
         """End the connection when all has gone out, or the peer has had its time to read it."""
-        self._house.wheel.put(self, inf)
-        self._transport.close()
-        if self._transport.get_write_buffer_size():
-            self._house.wheel.put(self, self._house.now() + self._house.limits.stalled_seconds)
+        self._is_over = True
+        self._part()
 
     def turn_at_once(self) -> None:
         """Give the session a turn soon."""
         self._house.wheel.put(self, 0.0)
 
+    def _part(self) -> None:
+        """Leave the connection to its end."""
+        if self._transport.is_closing():
+            return
+        self._leave()
+        Farewell(self._house, self._transport)
+        asyncio.get_running_loop().call_soon(self.session.lost)  # which may be what has called
+
+    def _leave(self) -> None:
+        self._house.guests.discard(self)
+        self._house.wheel.drop(self)
+
     def _read_on(self) -> None:
         """Read from the peer again."""
-        if self._is_paused and not self._transport.is_closing():
+        if self._is_paused and not self._is_over and not self._transport.is_closing():
             self._is_paused = False
             self._transport.resume_reading()
 

@@ -26,8 +26,8 @@ class ServerLimits:
     websocket_message_bytes_max: int = 68 * 2**20
     #: Before a login nobody has anything long to say.
     websocket_stranger_bytes_max: int = 64 * 2**10
-    #: Seconds in which a peer has to answer the end of a WebSocket.
-    websocket_close_seconds: float = 5.0
+    #: Seconds in which a peer has to answer the end: of a WebSocket, and of a connection.
+    closing_seconds: float = 5.0
     #: Secrets looked at in one moment, and those that may wait for it: each costs 20 ms of a core and 19 MiB.
     logins_at_once_max: int = 2
     logins_waiting_max: int = 2_000

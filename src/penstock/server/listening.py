@@ -1,5 +1,6 @@
 """Listening addresses: what an option may say, and the sockets for it."""
 
+import errno
 import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -40,7 +41,9 @@ def parsed_address(text: str, option: str) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > _PORT_MAX:
         raise BadRequest(
-            f"{option} is {text!r}; it must be HOST:PORT or tls:HOST:PORT, such as 127.0.0.1:0", key=option
+            f"{option} is {text!r}; it must be HOST:PORT or tls:HOST:PORT, such as 127.0.0.1:8080, "
+            f"with a port of {_PORT_MAX} at most",
+            key=option,
         )
     return Address(host, int(port), rest != text)
 
@@ -56,7 +59,8 @@ def bound_socket(address: Address, option: str) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
+        advice = "; is another program there?" if error.errno == errno.EADDRINUSE else ""
         raise BadRequest(
-            f"cannot listen on {address} ({option}): {error.strerror or error}; is another program there?", key=option
+            f"cannot listen on {address} ({option}): {error.strerror or error}{advice}", key=option
         ) from error
     return listener

@@ -5,6 +5,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
@@ -16,7 +17,8 @@ from penstock.model.errors import BadRequest, PenstockError
 from penstock.protocols.door import Carrier, Door, Greeting, MessageSession, Session
 from penstock.protocols.stomp.temporary import remove_leftovers
 from penstock.runtime.runtime import Runtime
-from penstock.server.connection import House, StreamConnection
+from penstock.server.connection import StreamConnection
+from penstock.server.house import House
 from penstock.server.http.connection import HttpConnection
 from penstock.server.http.health import Health
 from penstock.server.http.management import Management
@@ -25,13 +27,17 @@ from penstock.server.limits import ServerLimits
 from penstock.server.listening import Address, bound_socket
 from penstock.server.login import Logins
 from penstock.server.sniffing import Language, Stranger
+from penstock.server.tls import TlsDoor
 from penstock.server.users import UserFile
+from penstock.server.watch import StoreWatch
 from penstock.server.wheel import Wheel
 
 #: Best first.
 STOMP_SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
 #: Files that are open beside connections: segments, indexes, listeners.
 _OTHER_FILES = 256
+_FILES_WANTED = 1 << 20
+_FILES_OF_MACOS = 10_240  # it says that there is no limit, and refuses more
 
 
 class Languages(NamedTuple):
@@ -79,23 +85,23 @@ class Server:
         self._runtime = runtime
         self._options = options
         self._languages = languages(runtime, self)
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsDoor] = []
         self._house: House
         self._logins: Logins
         self._site: Site
-        self._connections_max = 0
 
     async def start(self, say: Callable[[str], None]) -> None:
         """Recover, listen, and say where."""
         options, loop = self._options, asyncio.get_running_loop()
         check_doors(options)
         sockets = [(door, bound_socket(door.address, door.option)) for door in options.doors]
-        self._connections_max = min(options.limits.connections_max, _raised_file_limit() - _OTHER_FILES)
+        connections_max = min(options.limits.connections_max, _room_for_connections(_raised_file_limit()))
         self._logins = Logins(options.users, options.limits, loop)
         await self._runtime.start()
         remove_leftovers(self._runtime.engine, self._runtime.now())
-        self._house = House(self._runtime, options.limits, Wheel(loop), loop.time)
+        self._house = House(self._runtime, options.limits, connections_max, Wheel(loop), loop.time)
         self._site = self._built_site()
+        StoreWatch(self._house)
         for door, listener in sockets:
             await self._listen(door, listener)
             say(f"{door.line}{_where(listener)}")
@@ -103,8 +109,8 @@ class Server:
 
     async def stop(self) -> None:
         """Stop accepting, release what clients hold, make everything durable."""
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         self._runtime.is_stopping = True
         for guest in list(self._house.guests):
             guest.stop()
@@ -137,37 +143,33 @@ class Server:
         return site
 
     async def _listen(self, door: DoorAddress, listener: socket.socket) -> None:
-        tls = self._options.tls if door.address.tls else None
-        limit = self._options.limits.first_bytes_seconds if tls is not None else None
-        self._servers.append(
-            await asyncio.get_running_loop().create_server(
-                self._general_door() if door.name == "native" else self._stomp_door(),
-                sock=listener,
-                ssl=tls,
-                ssl_handshake_timeout=limit,
-            )
-        )
+        make = self._general_door() if door.name == "native" else self._stomp_door()
+        if door.address.tls and self._options.tls is not None:
+            self._listeners.append(TlsDoor(self._house, listener, self._options.tls, make))
+            return
+        loop, admit = asyncio.get_running_loop(), partial(self._admit, make)
+        self._listeners.append(await loop.create_server(admit, sock=listener))
 
     def _stomp_door(self) -> Callable[[], asyncio.Protocol]:
         """Return what makes connections that speak STOMP from their first byte on."""
-        return partial(self._admit, partial(StreamConnection, self._languages.stomp, self._house))
+        return partial(StreamConnection, self._languages.stomp, self._house)
 
     def _general_door(self) -> Callable[[], asyncio.Protocol]:
         """Return what makes connections that say by their first bytes what they speak."""
         house, languages = self._house, self._languages
         makers: dict[Language, Callable[[], asyncio.Protocol]] = {
             Language.HTTP: partial(HttpConnection, house, self._site),
-            Language.STOMP: partial(StreamConnection, languages.stomp, house),
+            Language.STOMP: self._stomp_door(),
         }
         if languages.lines is not None:
             makers[Language.LINES] = partial(StreamConnection, languages.lines, house)
         if languages.frames is not None:
             makers[Language.FRAMES] = partial(StreamConnection, languages.frames, house)
-        return partial(self._admit, partial(Stranger, house, makers))
+        return partial(Stranger, house, makers)
 
     def _admit(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
         """Return a connection, if there is room for one more."""
-        return make() if len(self._house.guests) < self._connections_max else Crowded(self._connections_max)
+        return make() if self._house.has_room else Crowded(self._house.connections_max)
 
 
 class Crowded(asyncio.Protocol):
@@ -199,13 +201,16 @@ def check_doors(options: ServerOptions) -> None:
 def _raised_file_limit() -> int:
     """Allow as many open files as the system lets this process have; returns how many."""
     soft, hard = getrlimit(RLIMIT_NOFILE)
-    wanted = 1 << 20 if hard == RLIM_INFINITY else hard
-    if soft != RLIM_INFINITY and soft < wanted:
-        try:
-            setrlimit(RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # macOS says infinity and means less
-            return soft
-    return wanted
+    for wanted in (_FILES_WANTED if hard == RLIM_INFINITY else hard, _FILES_OF_MACOS):
+        if soft != RLIM_INFINITY and soft < wanted:
+            with suppress(OSError, ValueError):
+                setrlimit(RLIMIT_NOFILE, (wanted, hard))
+                return wanted
+    return _FILES_WANTED if soft == RLIM_INFINITY else soft
+
+
+def _room_for_connections(files: int) -> int:
+    return max(files - _OTHER_FILES, files // 2)
 
 
 def _where(listener: socket.socket) -> str:

@@ -15,7 +15,8 @@ from enum import Enum, auto
 from math import inf
 from typing import cast
 
-from penstock.server.connection import House
+from penstock.server.farewell import Farewell
+from penstock.server.house import House
 from penstock.server.wheel import Timed
 
 PREFACE = b"PSTK\x01"
@@ -121,7 +122,8 @@ class Stranger(asyncio.Protocol, Timed):
 
     def _refuse(self, text: str) -> None:
         self._transport.write(f"error: {text}\n".encode())
-        self.stop()
+        self._leave()
+        Farewell(self._house, self._transport)
 
     def _leave(self) -> None:
         self._house.wheel.drop(self)

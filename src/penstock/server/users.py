@@ -75,8 +75,8 @@ class UserFile:
             found = self.path.stat()
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
             if stamp != self._stamp:
+                self._stamp = stamp  # what is wrong with the file is told once
                 self._users = parsed(self.path.read_text(encoding="utf-8"), str(self.path))
-                self._stamp = stamp
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8"
             raise BadRequest(f"the file of users {self.path} cannot be read: {reason}", key="users") from None

@@ -4,10 +4,12 @@ Each connection has one time at which it wants its turn, for the next of all tha
 each tick that somebody waits for, so ten thousand connections that beat every few seconds cost a handful of wake-ups.
 """
 
+import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from heapq import heappop, heappush
 from math import inf
 
+LOG = logging.getLogger("penstock.server")
 #: How much earlier than asked for a turn may come, and how close together two turns of one connection can be.
 TICK_SECONDS = 0.05
 
@@ -81,6 +83,15 @@ class Wheel:
         while self._order and self._order[0] <= last:
             for timed in self._spokes.pop(heappop(self._order)):
                 timed.spoke = None
-                self.put(timed, timed.turn(now))
+                self.put(timed, _turned(timed, now))
         if self._order:
             self._arm(self._order[0])
+
+
+def _turned(timed: Timed, now: float) -> float:
+    """Give somebody its turn; what goes wrong in it must not cost the others theirs."""
+    try:
+        return timed.turn(now)
+    except Exception:
+        LOG.exception("a connection's turn failed")
+        return inf

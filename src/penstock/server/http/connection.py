@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from email.utils import formatdate
 from http import HTTPStatus
 from math import inf
 from typing import Protocol, cast
@@ -11,7 +12,8 @@ from urllib.parse import parse_qs
 import h11
 
 from penstock.model.errors import BadRequest, PenstockError, TooLarge
-from penstock.server.connection import House
+from penstock.server.farewell import Farewell
+from penstock.server.house import House
 from penstock.server.http.messages import Request, Response, error_response
 from penstock.server.http.router import refusal
 from penstock.server.wheel import Timed
@@ -65,8 +67,6 @@ class HttpConnection(asyncio.Protocol, Timed):
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
-        if self._transport.is_closing():
-            return
         self._http.receive_data(data)
         if self._task is None:
             self._read_safely()
@@ -83,25 +83,24 @@ class HttpConnection(asyncio.Protocol, Timed):
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # why it went changes nothing
         """Stop answering."""
-        self._house.guests.discard(self)
-        self._house.wheel.drop(self)
+        self._leave()
         self._can_write.set()
         if self._task is not None:
             self._task.cancel()
 
     def pause_writing(self) -> None:
-        """Have long answers wait."""
+        """Have answers wait."""
         self._can_write.clear()
         self._wait(self._house.limits.stalled_seconds)
 
     def resume_writing(self) -> None:
-        """Have long answers go on."""
+        """Have answers go on."""
         self._can_write.set()
         self._house.wheel.put(self, inf)
 
     def turn(self, now: float) -> float:  # noqa: ARG002  # there is one time only, and it has come
         """Give up a peer that was waited for long enough."""
-        if self._transport.is_closing() or not self._can_write.is_set():
+        if not self._can_write.is_set():
             self._transport.abort()
         elif self._head is None and not self._http.trailing_data[0]:
             self._transport.close()
@@ -159,17 +158,20 @@ class HttpConnection(asyncio.Protocol, Timed):
 
     async def _answer(self, request: Request) -> None:
         try:
-            await self._send(request, await self._site.answer(request))
+            await self._send(request, await self._response(request))
         except Switch as switch:
             self._switch(switch)
-            return
-        except PenstockError as error:
-            await self._send(request, refusal(error))
         except Exception:
             LOG.exception("%s %s could not be answered", request.method, request.path)
             self._refuse(error_response(PenstockError("the broker made a mistake here; its log has more"), 500))
-            return
-        self._go_on()
+        else:
+            self._go_on()
+
+    async def _response(self, request: Request) -> Response:
+        try:
+            return await self._site.answer(request)
+        except PenstockError as error:
+            return refusal(error)
 
     def _go_on(self) -> None:
         """Look at what came next."""
@@ -192,9 +194,8 @@ class HttpConnection(asyncio.Protocol, Timed):
         body, length = response.body, response.length
         if isinstance(body, bytes):
             length = len(body)
-        headers = [*response.headers, *_ALWAYS]
-        headers.append(("Transfer-Encoding", "chunked") if length is None else ("Content-Length", str(length)))
-        self._write(h11.Response(status_code=response.status, headers=headers))
+        size = ("Transfer-Encoding", "chunked") if length is None else ("Content-Length", str(length))
+        self._write(_response_head(response, size))
         if request.method == "HEAD":
             pass
         elif isinstance(body, bytes):
@@ -202,6 +203,7 @@ class HttpConnection(asyncio.Protocol, Timed):
         else:
             await self._send_pieces(body)
         self._write(h11.EndOfMessage())
+        await self._can_write.wait()
 
     async def _send_pieces(self, pieces: AsyncIterator[bytes]) -> None:
         async for piece in pieces:
@@ -214,25 +216,29 @@ class HttpConnection(asyncio.Protocol, Timed):
             return
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = cast("bytes", response.body)
-            headers = [*response.headers, *_ALWAYS, ("Content-Length", str(len(body))), ("Connection", "close")]
-            self._write(h11.Response(status_code=response.status, headers=headers))
-            self._write(h11.Data(data=body))
+            self._write(_response_head(response, ("Content-Length", str(len(body))), ("Connection", "close")))
+            if self._head is None or self._head.method != b"HEAD":
+                self._write(h11.Data(data=body))
             self._write(h11.EndOfMessage())
         self._end()
 
     def _end(self) -> None:
-        """Close when all has gone out, or the peer has had its time to read it."""
-        self._transport.close()
-        self._wait(self._house.limits.stalled_seconds)
+        """Say nothing more."""
+        self._leave()
+        Farewell(self._house, self._transport)
 
-    def _switch(self, switch: Switch) -> None:
-        """Go on as a WebSocket."""
-        if self._transport.is_closing():
-            return
-        self._write(h11.InformationalResponse(status_code=101, headers=[*switch.headers, *_ALWAYS]))
-        rest = self._http.trailing_data[0]
+    def _leave(self) -> None:
         self._house.guests.discard(self)
         self._house.wheel.drop(self)
+
+    def _switch(self, switch: Switch) -> None:
+        """Go on as a WebSocket, with a peer that has more to say."""
+        rest, is_over = self._http.trailing_data
+        if is_over or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._write(h11.InformationalResponse(status_code=101, headers=[*switch.headers, *_ALWAYS]))
+        self._leave()
         if self._is_paused:
             self._transport.resume_reading()
         protocol = switch.make()
@@ -253,6 +259,13 @@ _ALWAYS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
 ]
+
+
+def _response_head(response: Response, *more: tuple[str, str]) -> h11.Response:
+    """Return what goes before a body."""
+    reason = HTTPStatus(response.status).phrase
+    headers = [*response.headers, *_ALWAYS, *more, ("Date", formatdate(usegmt=True))]
+    return h11.Response(status_code=response.status, headers=headers, reason=reason)
 
 
 def _request(head: h11.Request, body: bytes) -> Request:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from penstock.model.access import Access
 from penstock.model.errors import BadRequest, NoObject, PenstockError, PermissionDenied
 from penstock.protocols.door import Carrier, Greeting, MessageSession, Session
-from penstock.server.connection import House
+from penstock.server.house import House
 from penstock.server.http.connection import Switch
 from penstock.server.http.messages import Request, Response, error_response
 from penstock.server.http.router import Router
@@ -98,12 +98,15 @@ class Site:
             raise PermissionDenied(
                 f"pages of {origin[:200]} may not come in; --allow-origin lets them", key="origin", origin=origin
             )
-        if not self._logins.is_needed and not _is_own(host):
+        if not self._logins.is_needed and not _is_own(host) and not self._is_let_in(host.lower()):
             raise PermissionDenied(
                 f"this is not {host[:200]}: without users this broker answers to localhost and to addresses alone, since "
                 "any page can give its name to this machine; --allow-origin lets a name in",
                 key="host",
             )
+
+    def _is_let_in(self, host: str) -> bool:
+        return any(_is_same(origin, host) for origin in self._origins)
 
 
 def _with(make: Callable[[Carrier, Greeting], MessageSession], greeting: Greeting, carrier: Carrier) -> MessageSession:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.protocols.door import Carrier, MessageSession, Session
-from penstock.server.connection import House, StreamConnection
+from penstock.server.connection import StreamConnection
+from penstock.server.house import House
 from penstock.server.websocket.deflate import PACKED_BYTES_MAX, PACKED_BYTES_MIN, packed
 from penstock.server.websocket.frames import (
     BINARY,
@@ -26,7 +27,7 @@ from penstock.server.websocket.frames import (
 class WebSocket(StreamConnection):
     """What WebSockets have in common, whatever is said over them."""
 
-    __slots__ = ("_is_known", "_is_over", "_reader", "_window_bits")
+    __slots__ = ("_is_known", "_reader", "_window_bits")
 
     def __init__(self, make: Callable[[Carrier], Session], house: House, window_bits: int) -> None:
         super().__init__(make, house)
@@ -34,8 +35,6 @@ class WebSocket(StreamConnection):
         self._window_bits = window_bits
         self._reader = Reader(house.limits.websocket_stranger_bytes_max, unpacks=window_bits > 0)
         self._is_known = False
-        #: Whether this side has said that it is the end.
-        self._is_over = False
 
     def data_received(self, data: bytes) -> None:
         """Hand messages to the session, and see to control frames."""
@@ -45,21 +44,14 @@ class WebSocket(StreamConnection):
         messages = self._reader.feed(data)
         if messages:
             self._hear(messages)
-        if self._reader.error is not None and not self._is_over:
+        if self._reader.error is not None:
             self._say_end(closing(self._reader.error.code, self._reader.error.text))
         if self._is_held or self._house.runtime.is_behind():
             self.slow_down()
 
     def close(self) -> None:
-        """Tell the peer that it is the end, and wait a little for its answer."""
+        """Tell the peer that it is the end."""
         self._say_end(closing(NORMAL))
-
-    def turn(self, now: float) -> float:
-        """Give the session its turn, or end the connection with a peer that does not answer the end."""
-        if self._is_over and not self._transport.is_closing():
-            super().close()
-            return now + self._house.limits.stalled_seconds
-        return super().turn(now)
 
     def _hear(self, messages: list[Message]) -> None:
         """Handle messages and control frames in their order."""
@@ -70,17 +62,14 @@ class WebSocket(StreamConnection):
         if message.opcode == PING and not self._is_over:
             self._write(head_of(PONG, len(message.payload)) + message.payload[:CONTROL_BYTES_MAX])
         elif message.opcode == CLOSE:
-            if not self._is_over:
-                self._is_over = True
-                self._write(answer_to_close(message.payload))
-            super().close()
+            self._say_end(answer_to_close(message.payload))
 
     def _say_end(self, frame: bytes) -> None:
         if self._is_over or self._transport.is_closing():
             return
-        self._is_over = True
         self._write(frame)
-        self._house.wheel.put(self, self._house.now() + self._house.limits.websocket_close_seconds)
+        self._is_over = True
+        self._part()
 
     def _framed(self, opcode: int, payload: bytes) -> bytes:
         if self._window_bits and PACKED_BYTES_MIN <= len(payload) <= PACKED_BYTES_MAX:
@@ -107,12 +96,17 @@ class StreamWebSocket(WebSocket):
         self._write(self._framed(opcode, payload))
 
     def _hear(self, messages: list[Message]) -> None:
-        heard = []
+        heard: list[bytes] = []
         for message in messages:
             if message.opcode <= BINARY:
                 heard.append(message.payload)
-            else:
-                self._control(message)
+                continue
+            self._tell(heard)
+            heard = []
+            self._control(message)
+        self._tell(heard)
+
+    def _tell(self, heard: list[bytes]) -> None:
         if heard and not self._is_over:
             self.session.receive(b"".join(heard))
 
