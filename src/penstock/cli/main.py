@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli import user
 from penstock.cli.serve import serve
 
 app = typer.Typer(
@@ -15,6 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(serve)
+app.add_typer(user.app)
 
 
 def _show_version(wanted: bool) -> None:  # typer gives it so

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from penstock.assembly import assembled
+from penstock.cli.errors import errors_told
 from penstock.config import OPTIONS, Option, settings_from
-from penstock.model.errors import BadRequest, PenstockError
+from penstock.model.errors import PenstockError, StoreFailed
 from penstock.server.server import Server
 
 CONFIG = "config"
@@ -27,26 +28,16 @@ def serve(**given: Any) -> None:
     too; the command line goes before the environment, and that before the file.
     """
     file = given.pop(CONFIG) or os.environ.get("PENSTOCK_CONFIG")
-    try:
+    with errors_told():
         settings = settings_from(given, os.environ, None if file is None else Path(file))
         logging.basicConfig(
             stream=sys.stderr,
             level=settings.log_level.upper(),
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
-        server = assembled(settings)
-    except BadRequest as error:
-        for fault in error.message.splitlines():
-            typer.echo(f"penstock: {fault}", err=True)
-        raise typer.Exit(2) from None
-    try:
-        failure = _run(server)
-    except PenstockError as error:
-        typer.echo(f"penstock: {error.message}", err=True)
-        raise typer.Exit(1) from None
-    if failure is not None:
-        typer.echo(f"penstock: the store has failed: {failure}", err=True)
-        raise typer.Exit(1)
+        failure = _run(assembled(settings))
+        if failure is not None:
+            raise StoreFailed(f"the store has failed: {failure}")
 
 
 def _parameter(option: Option) -> Parameter:

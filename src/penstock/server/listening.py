@@ -5,7 +5,7 @@ import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from penstock.model.errors import BadRequest
+from penstock.model.errors import BadRequest, Unavailable
 
 BACKLOG = 1024
 _PORT_MAX = 65535
@@ -60,7 +60,7 @@ def bound_socket(address: Address, option: str) -> socket.socket:
     except OSError as error:
         listener.close()
         advice = "; is another program there?" if error.errno == errno.EADDRINUSE else ""
-        raise BadRequest(
+        raise Unavailable(
             f"cannot listen on {address} ({option}): {error.strerror or error}{advice}", key=option
         ) from error
     return listener

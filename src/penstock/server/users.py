@@ -143,6 +143,14 @@ def parsed(text: str, place: str) -> dict[str, User]:
     return users
 
 
+def checked_user(name: str) -> str:
+    """Return the name of a user if it is well formed."""
+    checked_name(name, "user")
+    if ":" in name:
+        raise BadRequest(f"the user {name!r} has a colon, which ends a name where HTTP logs in", key="user")
+    return name
+
+
 def checked_patterns(patterns: list[str], action: Action) -> list[str]:
     """Return patterns that are well formed."""
     for pattern in patterns:
@@ -156,7 +164,7 @@ def _faults(name: str, table: Any) -> list[str]:
         return ["is not a table"]
     faults = [f"has a field {key!r}; there are {', '.join(sorted(_FIELDS))}" for key in table if key not in _FIELDS]
     try:
-        checked_name(name, "user")
+        checked_user(name)
         _HASHER.check_needs_rehash(table.get("secret", ""))
     except BadRequest as error:
         faults.append(error.message)
@@ -166,6 +174,11 @@ def _faults(name: str, table: Any) -> list[str]:
         patterns = table.get(action.value, [])
         if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             faults.append(f"{action.value} is not a list of patterns")
+            continue
+        try:
+            checked_patterns(patterns, action)
+        except BadRequest as error:
+            faults.append(error.message)
     return faults
 
 

@@ -121,7 +121,7 @@ class HttpConnection(asyncio.Protocol, Timed):
         try:
             self._read()
         except h11.RemoteProtocolError as error:
-            self._refuse(_misread(error))
+            self._refuse(_misread(error, self._house.limits.http_head_bytes_max))
         except PenstockError as error:
             self._refuse(error_response(error))
 
@@ -285,9 +285,13 @@ def _request(head: h11.Request, body: bytes) -> Request:
     return Request(head.method.decode("ascii"), path, options, headers, body)
 
 
-def _misread(error: h11.RemoteProtocolError) -> Response:
-    """Answer what is no HTTP; the library's text says what it stumbled over."""
-    return error_response(BadRequest(f"this is not HTTP/1.1: {error}", key="http"), error.error_status_hint)
+def _misread(error: h11.RemoteProtocolError, head_bytes_max: int) -> Response:
+    """Answer what is no HTTP; the library's text begins with what it stumbled over."""
+    if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        text = f"a request may have {head_bytes_max} bytes at most before its body (http_head_bytes_max)"
+        return error_response(TooLarge(text, key="http", limit=head_bytes_max), error.error_status_hint)
+    text = f"this is not HTTP/1.1: {str(error).partition(':')[0]}"
+    return error_response(BadRequest(text, key="http"), error.error_status_hint)
 
 
 def _late(seconds: float) -> BadRequest:

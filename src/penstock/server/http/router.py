@@ -69,8 +69,9 @@ class Router:
                 return route
             others.append(route.method)
         if others:
-            text = f"{request.method} is not possible here; {', '.join(sorted(set(others)))} is"
-            raise MethodNotAllowed(text, key="method", methods=sorted(set(others)))
+            methods = sorted({*others, *(["HEAD"] if "GET" in others else [])})
+            text = f"{request.method} is not possible here, but {', '.join(methods)}"
+            raise MethodNotAllowed(text, key="method", methods=methods)
         raise NoObject(f"there is nothing at {request.path[:200]}", key="path")
 
 
