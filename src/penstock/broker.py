@@ -22,7 +22,14 @@ from penstock.model.errors import BadRequest
 from penstock.model.limits import Limits
 from penstock.model.message import Message
 from penstock.model.names import NO_TAGS, checked_name
-from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_bodies, checked_body, checked_priority
+from penstock.model.publication import (
+    PRIORITY_DEFAULT,
+    Publication,
+    checked_bodies,
+    checked_body,
+    checked_priority,
+    checked_reason,
+)
 from penstock.model.settings import checked_count, checked_flag, checked_seconds, checked_timeout
 from penstock.model.stages import Level, checked_stages
 from penstock.runtime.administration import Administration, Confirm, key_of
@@ -117,12 +124,13 @@ class Broker(Administration):
             and dedup_id is None
             and notify == ()
         ):
-            checked_priority(priority)  # most messages have nothing else to say, and need not pay for asking
+            priority = checked_priority(priority)  # most messages have nothing else to say, and need not pay for asking
             attributes = None
         else:
             stages = checked_stages(notify)
             publication = Publication(priority, headers, delay, ttl, key, group, dedup_id, stages, label)
             attributes = publication.attributes(now, self._limits)
+            priority = publication.priority
         where = self._queue_to_publish(queue, tags, now)
         first = None if attributes is None else where.seen(attributes, now)
         if first is None:
@@ -162,7 +170,7 @@ class Broker(Administration):
             attributes = publication.attributes(now, self._limits)
             where = self._queue_to_publish(queue, tags, now)
             where.publishers.add(self._me.number)
-            receipts.append(Receipt(0, where.publish(body, now, self._me.number, priority, attributes)))
+            receipts.append(Receipt(0, where.publish(body, now, self._me.number, publication.priority, attributes)))
             if self._runtime.touch(len(body)):
                 await self._runtime.confirm(Level.READY)
         await self._recorded(level)
@@ -193,7 +201,7 @@ class Broker(Administration):
         where = channels.topic_to_publish(checked_name(topic, "topic"), now)
         first = where.seen(attributes, now)
         if first is None:
-            sequence = self._engine.publish_on(where, chosen, now, self._me, priority, attributes)
+            sequence = self._engine.publish_on(where, chosen, now, self._me, publication.priority, attributes)
         else:
             sequence = first
         if self._runtime.touch(len(chosen)) or level is not Level.READY:
@@ -319,7 +327,8 @@ class Broker(Administration):
 
     async def unsubscribe(self, topic: str, durable: str) -> None:
         """Remove a durable subscriber of a topic, or of a pattern, for good."""
-        self._engine.subscriptions.unsubscribe(durable, topic, self._now())
+        name, pattern = checked_name(durable, "durable"), checked_name(topic, "topic")
+        self._engine.subscriptions.unsubscribe(name, pattern, self._now())
         await self._recorded(None)
 
     # Settling.
@@ -327,7 +336,7 @@ class Broker(Administration):
     async def complete(self, message: Message, *, confirm: Confirm | None = None) -> bool:
         """Settle a message with success; returns whether that was late, after its lease had run out."""
         level = self._confirm if confirm is None else self._level(confirm)
-        late: bool = message.cursor.finish(message, self._now())
+        late: bool = self._engine.given_out(message).cursor.finish(message, self._now())
         if self._runtime.touch() or level is not Level.READY:
             await self._runtime.confirm(level)
         return late
@@ -368,7 +377,7 @@ class Broker(Administration):
         if message is None:
             self._engine.keep_alive_all(self._me, now)
         else:
-            message.cursor.keep_alive(message, now)
+            self._engine.given_out(message).cursor.keep_alive(message, now)
 
     def transaction(self) -> Transaction:
         """Return a transaction, to be used with `async with`: what is done in it happens at its end, all or nothing."""
@@ -387,20 +396,19 @@ class Broker(Administration):
     async def _settle(self, message: Message, outcome: Outcome, reason: str, confirm: object) -> None:
         level = self._confirm if confirm is None else self._level(confirm)
         now = self._now()
-        settle(message, outcome, self._checked_reason(reason), now)
+        settle(self._engine.given_out(message), outcome, checked_reason(reason, self._limits), now)
         await self._recorded(level)
 
     async def _settle_many(self, messages: Iterable[Message], outcome: Outcome, reason: str, confirm: object) -> None:
         level = self._confirm if confirm is None else self._level(confirm)
-        text = self._checked_reason(reason)
-        operations: list[Publish | Settle] = [Settle(message, outcome, text) for message in messages]
+        text = checked_reason(reason, self._limits)
+        if not isinstance(messages, Iterable):
+            raise BadRequest(f"messages must be a list of messages, not {messages!r}", key="messages")
+        operations: list[Publish | Settle] = [
+            Settle(self._engine.given_out(message), outcome, text) for message in messages
+        ]
         self._engine.transact(operations, self._me, self._now())
         await self._recorded(level)
-
-    def _checked_reason(self, reason: object) -> str:
-        if not isinstance(reason, str):
-            raise BadRequest(f"reason must be a text, not {reason!r}", key="reason")
-        return reason[: self._limits.reason_characters_max]
 
     async def _next(
         self,

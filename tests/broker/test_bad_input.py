@@ -183,6 +183,13 @@ async def test_bad_ways_of_taking_are_refused(broker: Broker) -> None:
         broker.subscribe("orders", credit=0)
     with pytest.raises(BadRequest):
         broker.subscribe(topic=CONTROL)
+    for names in (("news", ["reader"]), (["news"], "reader")):
+        with pytest.raises(BadRequest):
+            await broker.unsubscribe(*names)  # type: ignore[arg-type]
+    for path in (None, 7, "", "a\0b", "\ud800"):
+        with pytest.raises(BadRequest) as error:
+            await broker.backup(path)  # type: ignore[arg-type]
+        assert error.value.key == "path"
     assert await state(broker) == before
 
 
@@ -205,6 +212,100 @@ async def test_a_message_of_others_cannot_be_settled(broker: Broker) -> None:
     await broker.complete(again)
 
 
+@pytest.mark.parametrize("reason", [None, 7, b"no text", object(), "\ud800"])
+async def test_a_bad_reason_is_refused(broker: Broker, reason: Any) -> None:
+    """Neither the call nor a transaction takes it: the store could not write it."""
+    await broker.enqueue("orders", b"1")
+    message = await broker.poll("orders")
+    assert message is not None
+    before = await state(broker)
+    transaction = broker.transaction()
+    for call in (broker.fail, broker.reject):
+        with pytest.raises(BadRequest) as error:
+            await call(message, reason=reason)  # type: ignore[operator]
+        assert error.value.key == "reason"
+        with pytest.raises(BadRequest):
+            await broker.fail_many([message], reason=reason)
+    for collect in (transaction.fail, transaction.reject):
+        with pytest.raises(BadRequest):
+            collect(message, reason=reason)
+    assert await state(broker) == before
+
+
+@pytest.mark.parametrize("message", [None, "orders", 7, [], object()])
+async def test_what_is_no_message_cannot_be_settled(broker: Broker, message: Any) -> None:
+    """As when a poll found nothing, and its answer was not looked at."""
+    transaction = broker.transaction()
+    before = await state(broker)
+    for call in (broker.complete, broker.fail, broker.release, broker.reject):
+        with pytest.raises(BadRequest) as error:
+            await call(message)  # type: ignore[operator]
+        assert error.value.key == "message"
+    for many in (broker.complete_many, broker.fail_many, broker.release_many, broker.reject_many):
+        with pytest.raises(BadRequest):
+            await many([message])  # type: ignore[operator]
+    for collect in (transaction.complete, transaction.fail, transaction.release, transaction.reject):
+        with pytest.raises(BadRequest):
+            collect(message)  # type: ignore[operator]
+    with pytest.raises(BadRequest):
+        await broker.complete_many(7)  # type: ignore[arg-type]
+    assert await state(broker) == before
+
+
+async def test_a_message_of_another_broker_cannot_be_settled(broker: Broker) -> None:
+    """Not even where two brokers live in one process: neither has changed."""
+    await broker.enqueue("orders", b"1")
+    message = await broker.poll("orders")
+    assert message is not None
+    async with Broker.open("memory:") as other:
+        before = await state(broker), await state(other)
+        for call in (other.complete, other.fail, other.release, other.reject, other.keep_alive):
+            with pytest.raises(NoObject) as error:
+                await call(message)  # type: ignore[operator]
+            assert error.value.data == {"sequence": message.sequence}
+        with pytest.raises(NoObject):
+            other.transaction().complete(message)
+        assert (await state(broker), await state(other)) == before
+
+
+class Text(str):
+    """A text as programs have them that keep theirs in enumerations."""
+
+    __slots__ = ()
+
+
+class Number(int):
+    """A whole number of the same kind."""
+
+
+async def test_kinds_of_texts_and_numbers_are_what_they_look_like(on_disk: Opener) -> None:
+    """A store takes exact types only; what a program has made of them is written, and comes back, as these."""
+    async with on_disk() as broker:
+        await broker.create_queue(Text("orders"), tags=[Text("eu")], max_length=Number(9), overflow=Text("reject"))
+        await broker.enqueue(
+            Text("orders"),
+            b"1",
+            tags=[Text("eu")],
+            priority=Number(7),
+            headers={Text("name"): Text("value")},
+            key=Text("k"),
+            group=Text("g"),
+            dedup_id=Text("d"),
+            delay=Number(0),
+            notify=[Text("finish")],
+            label=Number(3),
+        )
+        broker.subscribe(topic=Text("news"), durable=Text("reader")).close()
+        message = await broker.poll("orders", work_timeout=Number(60))
+        assert message is not None
+        await broker.fail(message, reason=Text("tired"))
+        await broker.collect()
+    async with on_disk() as broker:
+        message = await broker.poll("orders")
+        assert message is not None
+        assert (message.headers, message.key, message.group) == ({"name": "value"}, "k", "g")
+
+
 async def test_a_broker_that_is_not_open_says_so() -> None:
     """Before it is started and after it was closed every call is `Unavailable`."""
     broker = Broker.open("memory:")
@@ -214,6 +315,9 @@ async def test_a_broker_that_is_not_open_says_so() -> None:
         assert error.value.key == "broker"
         with pytest.raises(Unavailable):
             broker.subscribe("orders")
+        for looking in (broker.status("orders"), broker.topic_status("news"), broker.peek("orders"), broker.queues()):
+            with pytest.raises(Unavailable):
+                await looking
         assert not broker.is_healthy
         async with Broker.open("memory:") as broker:
             assert broker.is_healthy

@@ -21,7 +21,7 @@ from penstock.engine.selection import Selection
 from penstock.engine.subscriptions import Subscription, Subscriptions
 from penstock.engine.topic import Topic
 from penstock.engine.transactions import Publish, Settle, transact
-from penstock.model.errors import NoObject
+from penstock.model.errors import BadRequest, NoObject
 from penstock.model.limits import Limits
 from penstock.model.message import Message
 from penstock.model.names import QueueKey
@@ -182,6 +182,18 @@ class Engine:
     def find_assigned(self, key: QueueKey, sequence: int, client: Client) -> Message:
         """Return a message of a queue by its sequence, to be settled by the client that has it."""
         return self.channels.queue(key).assigned_to(sequence, client)
+
+    def given_out(self, message: object) -> Message:
+        """Return what somebody wants to settle, if it is a message that was given out here."""
+        if not isinstance(message, Message):
+            raise BadRequest(f"this takes a message that was polled, not {message!r}", key="message")
+        if message.cursor.effects is not self.effects:
+            raise NoObject(
+                f"the message {message.sequence} was given out by another broker, or before this one was started",
+                key="message",
+                sequence=message.sequence,
+            )
+        return message
 
     def keep_alive_all(self, client: Client, now: float) -> int:
         """Start all leases of a client anew; returns how many."""

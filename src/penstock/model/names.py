@@ -30,7 +30,12 @@ def checked_name(name: object, key: str) -> str:
     if not isinstance(name, str):
         raise BadRequest(f"{key} must be a text, not {type(name).__name__}", key=key)
     _check_text(name, key)
-    return name
+    return plain_text(name)
+
+
+def plain_text(text: str) -> str:
+    """Return the text as exactly a `str`: stores take nothing else, and a member of an enumeration is one, too."""
+    return str.__str__(text)
 
 
 def checked_tags(tags: object) -> frozenset[str]:
@@ -45,7 +50,7 @@ def checked_tags(tags: object) -> frozenset[str]:
             _check_text(tag, "tags")
             if "," in tag:
                 raise BadRequest(f"the tag {tag!r} has a comma; tags are listed with commas between them", key="tags")
-            found.add(tag)
+            found.add(plain_text(tag))
     if len(found) > TAGS_MAX:
         raise BadRequest(f"{len(found)} tags are too many; at most {TAGS_MAX}", key="tags")
     return frozenset(found)

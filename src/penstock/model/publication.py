@@ -1,4 +1,4 @@
-"""What a publisher may say of a message, checked, and turned into the attributes of its record."""
+"""What clients may say of a message, checked: a publisher in the attributes of its record, a worker as a reason."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.model.errors import BadRequest, TooLarge
 from penstock.model.limits import SECONDS_MAX, UINT32_MAX, Limits
-from penstock.model.names import checked_name
+from penstock.model.names import checked_name, plain_text
 from penstock.model.records import Attribute, Record
 from penstock.model.settings import checked_seconds, checked_timeout
 from penstock.model.stages import Stage
@@ -31,7 +31,7 @@ class Publication:
 
     def attributes(self, now: float, limits: Limits) -> dict[int, Any] | None:
         """Check everything, and return the attributes of the publish record, or None when there are none."""
-        checked_priority(self.priority)
+        self.priority = checked_priority(self.priority)
         attributes: dict[int, Any] = {}
         if self.headers:
             attributes[Attribute.HEADERS] = checked_headers(self.headers, limits)
@@ -55,20 +55,20 @@ def checked_priority(priority: object) -> int:
     """Return the priority if it is an unsigned 32 bit integer."""
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= UINT32_MAX:
         raise BadRequest(f"priority is {priority!r}; it must be a whole number from 0 to {UINT32_MAX}", key="priority")
-    return priority
+    return int(priority)
 
 
 def checked_label(label: object) -> int:
     """Return the label if it is an unsigned 64 bit integer."""
     if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label <= LABEL_MAX:
         raise BadRequest(f"label is {label!r}; it must be a whole number from 0 to {LABEL_MAX}", key="label")
-    return label
+    return int(label)
 
 
 def checked_body(body: object, limits: Limits) -> bytes:
     """Return the body as bytes if it is bytes-like and within its limit."""
-    if not isinstance(body, bytes):
-        if not isinstance(body, bytearray | memoryview):
+    if type(body) is not bytes:
+        if not isinstance(body, bytes | bytearray | memoryview):
             raise BadRequest(f"the body must be bytes, not {type(body).__name__}", key="body")
         body = bytes(body)
     if len(body) > limits.body_bytes_max:
@@ -114,7 +114,7 @@ def checked_headers(headers: Mapping[str, str], limits: Limits) -> dict[str, str
             size=size,
             limit=limits.header_bytes_max,
         )
-    return dict(headers)
+    return {plain_text(name): plain_text(value) for name, value in headers.items()}
 
 
 def checked_deadline(at: object, key: str) -> float:
@@ -122,6 +122,17 @@ def checked_deadline(at: object, key: str) -> float:
     if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at <= 2 * SECONDS_MAX:
         raise BadRequest(f"{key} is {at!r}; it must be seconds since 1970", key=key)
     return float(at)
+
+
+def checked_reason(reason: object, limits: Limits) -> str:
+    """Return why a message failed, cut to its limit, if it is a text."""
+    if not isinstance(reason, str):
+        raise BadRequest(f"reason must be a text, not {reason!r}", key="reason")
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("reason is not valid UTF-8", key="reason") from None
+    return plain_text(reason)[: limits.reason_characters_max]
 
 
 def size_of(record: Record) -> int:

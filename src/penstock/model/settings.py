@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from penstock.model.errors import BadRequest
 from penstock.model.limits import SECONDS_MAX
-from penstock.model.names import DEAD_LETTER_PREFIX, checked_name, is_dead_letter_name
+from penstock.model.names import DEAD_LETTER_PREFIX, checked_name, is_dead_letter_name, plain_text
 
 OVERFLOW_POLICIES = ("reject", "drop-oldest", "dead-letter-oldest")
 
@@ -113,7 +113,7 @@ def checked_count(value: object, key: str, least: int = 1, most: int = 2**63 - 1
         raise BadRequest(f"{key} must be a whole number, not {value!r}", key=key)
     if not least <= value <= most:
         raise BadRequest(f"{key} is {value}; it must be from {least} to {most}", key=key)
-    return value
+    return int(value)
 
 
 def checked_flag(value: object, key: str) -> bool:
@@ -133,7 +133,7 @@ def _checked_backoff(value: object, key: str) -> float:
 def _checked_overflow(value: object, key: str) -> str:
     if value not in OVERFLOW_POLICIES:
         raise BadRequest(f"{key} is {value!r}; it must be one of {', '.join(OVERFLOW_POLICIES)}", key=key)
-    return str(value)
+    return plain_text(str(value))
 
 
 def _or_none(check: Callable[[object, str], Any]) -> Callable[[object, str], Any]:

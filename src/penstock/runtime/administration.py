@@ -141,14 +141,15 @@ class Administration:
 
     async def status(self, queue: str, *, tags: Iterable[str] = ()) -> QueueStatus:
         """Return the state of a queue."""
+        now = self._now()
         found = self._engine.channels.queue(key_of(queue, tags))
-        return inspection.queue_status(found, self._queues, self._now(), self._engine.clients.by_number)
+        return inspection.queue_status(found, self._queues, now, self._engine.clients.by_number)
 
     async def topic_status(self, topic: str) -> TopicStatus:
         """Return the state of a topic."""
-        return inspection.topic_status(
-            self._engine.channels.topic(checked_name(topic, "topic")), self._engine.clients.by_number
-        )
+        self._now()
+        found = self._engine.channels.topic(checked_name(topic, "topic"))
+        return inspection.topic_status(found, self._engine.clients.by_number)
 
     async def queues(self) -> list[QueueStatus]:
         """Return the state of every queue."""
@@ -213,7 +214,7 @@ class Administration:
         Settled history is not part of it. `Broker.open(..., restore="file")` starts an empty store from it.
         """
         self._now()
-        return await self._runtime.upkeep.backup(path)
+        return await self._runtime.upkeep.backup(_checked_path(path))
 
     async def collect(self) -> int:
         """Free the disk space of what nobody needs any more, now; returns the bytes freed."""
@@ -271,6 +272,18 @@ class Administration:
 def key_of(name: object, tags: object) -> QueueKey:
     """Return the key of the queue that is named."""
     return QueueKey(checked_name(name, "queue"), checked_tags(tags))
+
+
+def _checked_path(path: object) -> str:
+    """Return the path of a file, if it may be one."""
+    try:
+        text = os.fsdecode(path)  # type: ignore[arg-type]  # any object may be given, and is refused below
+        os.fsencode(text)
+    except (TypeError, UnicodeEncodeError):
+        text = ""
+    if not text or "\0" in text:
+        raise BadRequest(f"path must name a file, not {path!r}", key="path")
+    return text
 
 
 def _not_open() -> Unavailable:

@@ -9,7 +9,7 @@ from penstock.engine.transactions import Outcome, Publish, Settle
 from penstock.model.errors import BadRequest
 from penstock.model.message import Message
 from penstock.model.names import QueueKey, checked_name, checked_tags
-from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body
+from penstock.model.publication import PRIORITY_DEFAULT, Publication, checked_body, checked_reason
 from penstock.model.stages import Level
 from penstock.runtime.runtime import Runtime
 
@@ -71,19 +71,19 @@ class Transaction:
 
     def complete(self, message: Message) -> None:
         """Settle a message with success at the end."""
-        self._add(Settle(message, Outcome.FINISH))
+        self._settle(message, Outcome.FINISH)
 
     def fail(self, message: Message, *, reason: str = "") -> None:
         """Count a failure of a message at the end."""
-        self._add(Settle(message, Outcome.FAIL, reason))
+        self._settle(message, Outcome.FAIL, reason)
 
     def release(self, message: Message) -> None:
         """Let a message wait again at the end."""
-        self._add(Settle(message, Outcome.RELEASE))
+        self._settle(message, Outcome.RELEASE)
 
     def reject(self, message: Message, *, reason: str = "rejected") -> None:
         """Dead-letter a message at the end."""
-        self._add(Settle(message, Outcome.REJECT, reason))
+        self._settle(message, Outcome.REJECT, reason)
 
     async def commit(self) -> None:
         """Do all of it now, or raise and change nothing."""
@@ -104,6 +104,10 @@ class Transaction:
         chosen = checked_body(body, limits)
         attributes = publication.attributes(self._runtime.now(), limits)
         self._add(Publish(channel, chosen, publication.priority, attributes))
+
+    def _settle(self, message: Message, outcome: Outcome, reason: str = "") -> None:
+        engine = self._runtime.engine
+        self._add(Settle(engine.given_out(message), outcome, checked_reason(reason, engine.limits)))
 
     def _add(self, operation: Publish | Settle) -> None:
         self._check_open()
