@@ -44,7 +44,7 @@ def frames_in(data: bytes, *, escapes: bool = True) -> list[Frame]:
             continue
         head, blank, rest = data.partition(b"\n\n")
         assert blank, f"this frame has no end: {data!r}"
-        command, *lines = head.decode().split("\n")
+        command, *lines = head.decode(errors="surrogateescape").split("\n")  # a receipt comes back as it was
         headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(":")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.stomp.frames import FrameLimits, Parser, escaped, unescapable
+from penstock.protocols.stomp.frames import Frame, FrameLimits, Parser, escaped, unescapable
 
 LIMITS = FrameLimits(head_bytes_max=2000, headers_max=20, body_bytes_max=1000)
 DIALOGUE = (
@@ -22,30 +22,63 @@ FRAMES = [
     (b"SEND", {b"destination": b"/queue/b", b"x:y": b"1\n2"}, b"plain"),
     (b"ACK", {b"id": b"7"}, b""),
 ]
+#: Frames of shapes that are learned at the first and known from the second on, one of them with a value too odd for it.
+REPEATED = (
+    b"SEND\ndestination:/queue/a\ncontent-length:3\n\na\0b\0"
+    b"SEND\ndestination:/queue/b\ncontent-length:0\n\n\0\n"
+    b"ACK\nid:1\n\n\0\r\nACK\nid:2\n\n\0"
+    b"SEND\ndestination:/queue/\\c\ncontent-length:1\n\nc\0"
+    b"SEND\r\ndestination:/queue/d\r\ncontent-length:1\r\n\r\nd\0"
+    b"SEND\ndestination:/queue/e\ncontent-length:1\n\ne\0"
+)
+REPEATED_FRAMES = [
+    (b"SEND", {b"destination": b"/queue/a", b"content-length": b"3"}, b"a\0b"),
+    (b"SEND", {b"destination": b"/queue/b", b"content-length": b"0"}, b""),
+    (b"ACK", {b"id": b"1"}, b""),
+    (b"ACK", {b"id": b"2"}, b""),
+    *(
+        (b"SEND", {b"destination": b"/queue/" + name, b"content-length": b"1"}, body)
+        for name, body in ((b":", b"c"), (b"d", b"d"), (b"e", b"e"))
+    ),
+]
+DIALOGUES = [(DIALOGUE, FRAMES), (REPEATED, REPEATED_FRAMES)]
 
 
 def parser() -> Parser:
     return Parser(LIMITS)
 
 
-def test_a_dialogue_comes_out_frame_by_frame() -> None:
+@pytest.mark.parametrize(("dialogue", "frames"), DIALOGUES)
+def test_a_dialogue_comes_out_frame_by_frame(dialogue: bytes, frames: list[Frame]) -> None:
     """Line ends of both kinds, noise between frames, binary bodies, escapes and repeated headers are understood."""
-    assert parser().feed(DIALOGUE) == FRAMES
+    assert parser().feed(dialogue) == frames
 
 
-@pytest.mark.parametrize("cut", range(1, len(DIALOGUE)))
-def test_any_cut_of_the_stream_gives_the_same_frames(cut: int) -> None:
-    """A frame is not affected by where the network cuts it."""
-    stream = parser()
+@pytest.mark.parametrize(("dialogue", "frames"), DIALOGUES)
+def test_any_cut_of_the_stream_gives_the_same_frames(dialogue: bytes, frames: list[Frame]) -> None:
+    """A frame is not affected by where the network cuts it, be it once or twice."""
+    for first in range(len(dialogue)):
+        for second in range(first, len(dialogue), 1 if first % 8 == 0 else len(dialogue)):
+            stream = parser()
+            found = [
+                frame
+                for piece in (dialogue[:first], dialogue[first:second], dialogue[second:])
+                for frame in stream.feed(piece)
+            ]
+            assert found == frames, f"cut at {first} and {second}"
 
-    assert stream.feed(DIALOGUE[:cut]) + stream.feed(DIALOGUE[cut:]) == FRAMES
 
-
-def test_bytes_one_by_one_give_the_same_frames() -> None:
+@pytest.mark.parametrize(("dialogue", "frames"), DIALOGUES)
+def test_bytes_one_by_one_give_the_same_frames(dialogue: bytes, frames: list[Frame]) -> None:
     """The smallest pieces are enough."""
     stream = parser()
 
-    assert [frame for byte in DIALOGUE for frame in stream.feed(bytes([byte]))] == FRAMES
+    assert [frame for byte in dialogue for frame in stream.feed(bytes([byte]))] == frames
+
+
+def test_one_carriage_return_belongs_to_a_line_end() -> None:
+    """A second one belongs to the line."""
+    assert parser().feed(b"SEND\nx:1\r\r\n\r\n\0SEND\nx:1\r\r\n\n\0") == [(b"SEND", {b"x": b"1\r"}, b"")] * 2
 
 
 @pytest.mark.parametrize(

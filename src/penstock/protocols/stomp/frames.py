@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-_EOL = re.compile(rb"\r?\n\r?\n")
+_HEAD_END = re.compile(rb"\n\r?\n")
 _ESCAPES = {b"\\r": b"\r", b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\"}
 _ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
 _TO_ESCAPE = re.compile(rb"[\r\n:\\]")
@@ -163,7 +163,7 @@ class Parser:
         head = data[start:end] if end >= 0 else b""
         body_from = end + 2
         if end < 0 or b"\r" in head:
-            found = _EOL.search(data, start)
+            found = _HEAD_END.search(data, start)
             if found is None:
                 return self._wait_for_head(data, start)
             head, body_from = data[start : found.start()], found.end()
