@@ -176,7 +176,8 @@ class Consuming:
             return
         if request.topic is not None:
             raise BadRequest("durable is missing: it names the subscriber of the topic", key="durable")
-        consumer = self._subscriptions.pop(request.subscription, None)
+        label = None if request.subscription is None else checked_u64(request.subscription, "subscription")
+        consumer = self._subscriptions.pop(label, None)
         if consumer is None:
             raise NoObject("there is no subscription of this label", key="subscription")
         self._give_back(consumer, now)

@@ -119,6 +119,7 @@ class Session:
 
     def turn(self, now: float) -> float:
         """Do what is due: the end of waiting for a login, and of pops and fetches."""
+        self._begin()
         if self.is_closed:
             return inf
         if self._peer is None:
