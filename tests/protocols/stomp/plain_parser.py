@@ -58,16 +58,20 @@ def _read_head(lines: list[bytes], limits: FrameLimits, *, escapes: bool) -> tup
     command, *rest = lines
     if b"\0" in b"".join(lines) or len(command) > limits.command_bytes_max or len(rest) > limits.headers_max:
         raise _Wrong
-    headers: dict[bytes, bytes] = {}
+    said: dict[bytes, bytes] = {}
     for line in rest:
         name, colon, value = line.partition(b":")
         if not colon:
             raise _Wrong
+        said.setdefault(name, value)
+    headers: dict[bytes, bytes] = {}
+    for name, value in said.items():  # a repeated header is not looked at, so its escapes may be wrong
         if not escapes:
-            name, value = name.strip(), value.strip()
-        elif command not in {b"CONNECT", b"STOMP"}:
-            name, value = _unescaped(name), _unescaped(value)
-        headers.setdefault(name, value)
+            headers.setdefault(name.strip(), value.strip())
+        elif command in {b"CONNECT", b"STOMP"}:
+            headers[name] = value
+        else:
+            headers.setdefault(_unescaped(name), _unescaped(value))
     return command, headers
 
 
