@@ -5,7 +5,8 @@ BIN := .venv/bin
 # Tests that also run against the installed wheel, and those that are quick enough to run after every change.
 QUICK := -m "not slow"
 
-SETUP_DEPENDS := pyproject.toml constraints.txt scripts/setup scripts/find-python scripts/system-packages.txt
+SETUP_DEPENDS := pyproject.toml constraints.txt scripts/setup scripts/find-python scripts/system-packages.txt \
+	tests/interop/package.json
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test quick lint types format bench build clean

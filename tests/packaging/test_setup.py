@@ -68,6 +68,15 @@ def test_a_package_that_is_there_is_not_asked_for(bare_path: Path, one_package: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_package_without_a_command_is_known_by_a_file(bare_path: Path, tmp_path: Path) -> None:
+    """Libraries of other languages bring none."""
+    packages = tmp_path / "packages.txt"
+    packages.write_text(f"watermill  {tmp_path}/wheel.rb  grinding\n", encoding="utf-8")
+    (tmp_path / "wheel.rb").touch()
+    done = run("setup", "system", path=bare_path, PENSTOCK_SYSTEM_PACKAGES=str(packages), CI="true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_missing_package_is_installed_where_that_may_be(bare_path: Path, one_package: Path, tmp_path: Path) -> None:
     """As root, or by sudo that asks for no password."""
     script(bare_path, "apt-get", f'echo "$@" >>{tmp_path}/asked')
