@@ -46,6 +46,12 @@ class World(StompWorld):
             await asyncio.sleep(0)
             await super().quiet()
 
+    async def idle(self) -> None:
+        """Wait until the store has nothing to do."""
+        async with asyncio.timeout(PATIENCE):
+            while self.runtime._in_flight is not None or self.runtime.engine.effects.records:  # noqa: ASYNC110  # nobody is told
+                await asyncio.sleep(0.001)
+
 
 class Native:
     """A program that speaks the native protocol; `answers` is what it was sent and has not taken yet."""

@@ -15,7 +15,7 @@ from penstock.protocols.native.messages import (
     Reject,
     Release,
 )
-from penstock.protocols.native.peer import Peer
+from penstock.protocols.native.peer import Peer, checked_u64
 from penstock.protocols.native.publishing import operation_of
 
 LEVELS = {level.value: level for level in Level}
@@ -75,6 +75,7 @@ def batch(peer: Peer, request: Batch, now: float) -> None:
 
 
 def _operation(peer: Peer, request: Operation, now: float) -> Publish | Settle:
+    checked_u64(request.label or 0, "label")
     if isinstance(request, Post):
         return operation_of(peer, request, now)
     message = peer.message(request, request.sequence)
