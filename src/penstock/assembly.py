@@ -25,7 +25,7 @@ def assembled(settings: Settings) -> Server:
     runtime = Runtime(
         _store(settings), limits=settings.limits, auto_create=settings.auto_create, retention=settings.retention
     )
-    return Server(runtime, options, partial(_languages, settings))
+    return Server(runtime, options, partial(languages, settings))
 
 
 def _store(settings: Settings) -> Store:
@@ -50,7 +50,7 @@ def _doors(name: str, option: str, addresses: list[Address]) -> list[DoorAddress
     return [DoorAddress(name, option, address) for address in addresses]
 
 
-def _languages(settings: Settings, runtime: Runtime, door: Door) -> Languages:
+def languages(settings: Settings, runtime: Runtime, door: Door) -> Languages:
     frames = FrameLimits(body_bytes_max=runtime.engine.limits.body_bytes_max)
     stomp = StompOptions(f"Penstock/{__version__}", frames, durable_topics=settings.durable_topics)
     return Languages(

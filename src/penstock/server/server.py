@@ -117,6 +117,9 @@ class Server:
         self._logins.close()
         await self._runtime.stop()
         self._house.wheel.stop()
+        for guest in list(self._house.guests):  # who has not ended although it was told to
+            guest.stop()
+        await asyncio.sleep(0)
 
     @property
     def failure(self) -> PenstockError | None:
