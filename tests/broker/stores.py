@@ -8,10 +8,19 @@ from penstock.model.records import Record
 from penstock.store.memory import Memory
 
 
-class HeldStore(Memory):
-    """Counts as durable; writes and syncs wait until they are let through."""
+class WatchedStore(Memory):
+    """Counts as durable; tells whether it was closed."""
 
     durable = True
+    is_closed = False
+
+    def close(self) -> None:
+        super().close()
+        self.is_closed = True
+
+
+class HeldStore(WatchedStore):
+    """Writes and syncs wait until they are let through."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,10 +50,8 @@ class HeldStore(Memory):
         self.synced = len(self.written)
 
 
-class FailingStore(Memory):
-    """Counts as durable; fails at the call of a number, counted over writes and syncs, once or from then on."""
-
-    durable = True
+class FailingStore(WatchedStore):
+    """Fails at the call of a number, counted over writes and syncs, once or from then on."""
 
     def __init__(self, at: int, *, error: Exception | None = None, permanent: bool = False) -> None:
         super().__init__()

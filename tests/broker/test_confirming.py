@@ -1,15 +1,20 @@
 """What is confirmed when: nothing before the store has done what the caller waits for, and nothing after it failed."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from penstock import Broker
+from penstock.engine.engine import Engine
 from penstock.engine.ready import HEAD_RECORDS
 from penstock.model.errors import StoreFailed, Unavailable
 from penstock.model.message import Message
 from penstock.model.records import Record
+from penstock.runtime import upkeep
+from penstock.runtime.runtime import BACKLOG_BYTES
 from tests.broker.stores import FailingStore, HeldStore
 
 Call = Callable[[Broker, Message], Awaitable[object]]
@@ -244,4 +249,70 @@ async def test_a_failure_wakes_all_who_wait() -> None:
     for task in waiting:
         assert task.done()
         assert isinstance(task.exception(), Unavailable)
+    await broker.close()
+
+
+async def test_who_comes_after_a_failure_does_not_wait() -> None:
+    """A collection or backup that stood behind another when the store failed is told as well."""
+    store = HeldStore()
+    broker = await Broker.open(store).start()
+    store.hold()
+    published = [asyncio.ensure_future(broker.enqueue("orders", b"1"))]
+    await turns()
+    published.append(asyncio.ensure_future(broker.enqueue("orders", b"2")))
+    behind = [asyncio.ensure_future(broker.collect()) for _ in range(3)]
+    await turns()
+    broker._runtime.fail(StoreFailed("the disk is on fire", key="store"))
+    store.let_go()
+    for task in [*published, *behind]:
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(broker.close(), 10)
+
+
+async def test_known_messages_are_no_load(tmp_path: Path) -> None:
+    """A duplicate larger than what may be outstanding is answered, though nothing is written that would wake it."""
+    async with Broker.open(tmp_path / "data") as broker:
+        body = bytes(BACKLOG_BYTES + 1)
+        first = await broker.enqueue("orders", body, dedup_id="a")
+        await turns()
+        again = await asyncio.wait_for(broker.enqueue("orders", body, dedup_id="a", confirm="ready"), 10)
+        assert (again.sequence, again.duplicate) == (first.sequence, True)
+        assert await asyncio.wait_for(broker.poll("others"), 10) is None
+        await turns()
+        assert not broker._runtime.is_behind()
+
+
+class Defect(Exception):
+    """An error that nobody has foreseen."""
+
+
+def broken(*_: object, **__: object) -> None:
+    """Stand in for a part that has a defect."""
+    raise Defect
+
+
+@pytest.mark.parametrize("part", ["sweep", "dispatch", "save", "make_room"])
+async def test_a_defect_is_no_silence(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs by itself and breaks down ends all promises, and shows where: nobody goes on with half a broker."""
+    store = HeldStore()
+    broker = await Broker.open(store).start()
+    shown: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: shown.append(context["exception"]))
+    if part in {"sweep", "dispatch"}:
+        monkeypatch.setattr(Engine, part, broken)
+    else:
+        monkeypatch.setattr(store, part, broken)
+        monkeypatch.setattr(upkeep, "INDEX_BYTES", 0)
+        monkeypatch.setattr(store, "has_room", lambda: part == "save")
+    with contextlib.suppress(Unavailable):
+        await asyncio.wait_for(broker.poll("orders", wait=60), 10) if part == "sweep" else await broker.enqueue(
+            "a", b"1"
+        )
+    await asyncio.to_thread(lambda: None)
+    await turns()
+    assert not broker.is_healthy
+    assert [type(error) for error in shown] == [Defect]
+    with pytest.raises(Unavailable):
+        await broker.enqueue("orders", b"1")
     await broker.close()

@@ -6,6 +6,7 @@
 import asyncio
 import os
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -35,7 +36,8 @@ class Administration:
         self._limits = runtime.engine.limits
         self._confirm = self._level(confirm)
         self._client: Client | None = None
-        self._notices: asyncio.Queue[Notice] = asyncio.Queue(self._limits.missed_notices_max)
+        self._notices: deque[Notice] = deque(maxlen=self._limits.missed_notices_max)
+        self._has_notices = asyncio.Event()
         self._is_closed = False
 
     # Opening and closing.
@@ -47,12 +49,16 @@ class Administration:
         await self._runtime.start(self._restore)
         self._client = self._engine.clients.connect(self._runtime.now(), secrets.token_bytes(16))
         self._client.on_notice = self._take_notice
+        self._runtime.watch(self._has_notices.set)
         self._runtime.touch()
         return self
 
     async def close(self) -> None:
         """Release what is held, make everything durable, and let go of the store."""
-        if self._client is None or self._is_closed:
+        if self._client is None:
+            return
+        if self._is_closed:
+            await self._runtime.has_let_go.wait()
             return
         self._runtime.check_running()
         self._is_closed = self._runtime.is_stopping = True
@@ -172,11 +178,18 @@ class Administration:
         """Yield label and stage of each notice that messages published here have asked for.
 
         As many as `missed_notices_max` wait to be asked for; after that the oldest are forgotten.
+        It ends when the broker is closed.
         """
         self._now()
         while True:
-            notice = await self._notices.get()
-            yield notice.label, str(notice.stage.name).lower()
+            while self._notices:
+                notice = self._notices.popleft()
+                yield notice.label, str(notice.stage.name).lower()
+            if self._runtime.is_stopped:
+                return
+            self._runtime.check()
+            self._has_notices.clear()
+            await self._has_notices.wait()
 
     # Operating.
 
@@ -240,9 +253,8 @@ class Administration:
         return runtime.now()
 
     def _take_notice(self, notice: Notice) -> None:
-        if self._notices.full():
-            self._notices.get_nowait()
-        self._notices.put_nowait(notice)
+        self._notices.append(notice)
+        self._has_notices.set()
 
     def _now_to_publish(self) -> float:
         """Return the time, if messages can be accepted."""

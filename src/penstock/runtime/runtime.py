@@ -61,8 +61,8 @@ class Runtime:
         self._holds_gone: list[int] | None = None
         self._waiting: dict[Callable[[], None], None] = {}
         self._is_scheduled = False
-        self._is_stopped = False
-        self.is_stopping = False
+        self.is_stopping = self.is_stopped = False
+        self.has_let_go = asyncio.Event()
         self._bytes = 0  # of the bodies not submitted yet
         self._sweep_at = 0.0
         self._sweep_timer: TimerHandle | None = None
@@ -86,7 +86,11 @@ class Runtime:
         self._sweep_at = self.now() + SWEEP_SECONDS
         self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self.touch()
-        await self.confirm(Level.SYNC)  # the reserved positions must be on disk before the first is used
+        try:
+            await self.confirm(Level.SYNC)  # the reserved positions must be on disk before the first is used
+        except BaseException:
+            await self._let_go()
+            raise
 
     def _close_if_opened(self, recovering: "Future[Restored]") -> None:
         """Let go of a store that was opened for somebody who no longer waits for it."""
@@ -95,9 +99,6 @@ class Runtime:
 
     async def stop(self) -> None:
         """Make everything durable, leave an index, and let go of the store."""
-        for timer in (self._sweep_timer, self._seal_timer):
-            if timer is not None:
-                timer.cancel()
         try:
             if self.failure is None:
                 self._effects.reserved = self._effects.position + 1
@@ -107,13 +108,27 @@ class Runtime:
                     await self.confirm(Level.SYNC)
                 await self.upkeep.save_last()
         finally:
-            self._is_stopped = True
-            await self.upkeep.stop()
-            if self._committer is not None:
-                if self.failure is None:
-                    self._committer.seal()
-                await self._loop.run_in_executor(None, self._committer.stop)
-            await self._loop.run_in_executor(None, self.store.close)
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        """End all threads and timers, and let go of the store, even if who waits for that is cancelled."""
+        self.is_stopped = True
+        for timer in (self._sweep_timer, self._seal_timer):
+            if timer is not None:
+                timer.cancel()
+        self.upkeep.cancel()
+        self.wake_all()
+        closing = self._loop.run_in_executor(None, self._close)
+        closing.add_done_callback(lambda _: self.has_let_go.set())
+        await asyncio.shield(closing)
+
+    def _close(self) -> None:
+        self.upkeep.stop()
+        if self._committer is not None:
+            if self.failure is None:
+                self._committer.seal()
+            self._committer.stop()
+        self.store.close()
 
     # The way of a call: check, call the engine, touch, wait.
 
@@ -157,6 +172,7 @@ class Runtime:
 
     async def confirm(self, level: Level) -> None:
         """Wait until all that was recorded so far is persisted as far as `level`; for `ready`, let the store catch up."""
+        self.check()
         if level is Level.READY or self._committer is None:
             await self._wait_for_commit()
             return
@@ -190,15 +206,18 @@ class Runtime:
         """Handle all that has happened in this wake-up."""
         self._is_scheduled = False
         now = self.now()
-        if self.failure is not None or self._is_stopped:
+        if self.failure is not None or self.is_stopped:
             return
         more = self._guard(self.engine.dispatch, now, DISPATCH_MESSAGES)
         self._deliver()
         if more:
             self.touch()
         self._arm(now)
-        if self._in_flight is None and self._effects.records:
-            self._start_commit()
+        if self._in_flight is None:
+            if self._effects.records:
+                self._start_commit()
+            else:
+                self._bytes = 0  # of messages that were known already
         self.has_room = self.store.has_room()
         if not self.has_room:
             self.upkeep.make_room()
@@ -238,6 +257,8 @@ class Runtime:
         return commit
 
     def _on_write(self, commit: Commit) -> None:
+        if self.failure is not None:
+            return
         if commit.to_persist:
             self.engine.clients.deliver(commit.persisted(Stage.WRITE))
         for future in commit.written:
@@ -281,7 +302,7 @@ class Runtime:
 
     async def _wait_for_commit(self) -> None:
         """Hold a caller back until the store has caught up a little."""
-        if self._committer is None or self.failure is not None:
+        if self._committer is None or (self._in_flight is None and not self._effects.records):
             await asyncio.sleep(0)
             return
         future = self._loop.create_future()
@@ -301,7 +322,7 @@ class Runtime:
 
     def _sweep(self) -> None:
         now = self.now()
-        if self.failure is not None or self._is_stopped:
+        if self.failure is not None or self.is_stopped:
             return
         more = self._guard(self.engine.sweep, now, SWEEP_MESSAGES)
         if not more:
@@ -353,7 +374,14 @@ class Runtime:
             return action(now, limit)
         except StoreError as error:
             self.fail(error)
-            return False
+        except Exception as error:  # of the engine: what it was in the middle of must not be stored
+            self.break_down(error)
+        return False
+
+    def break_down(self, error: Exception) -> None:
+        """Promise nothing after an error that nobody has foreseen, and show where it came from."""
+        self.fail(StoreFailed(f"the broker has broken down: {error!r}", key="broker"))
+        self._loop.call_exception_handler({"message": "the broker has broken down", "exception": error})
 
     def _unavailable(self) -> StoreFailed:
         data = self.failure.data if self.failure is not None else {}

@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import os
 from array import array
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -42,7 +43,7 @@ class Upkeep:
         self._index_bytes = 0
         self._busy = asyncio.Lock()  # one index at a time
         self._task: asyncio.Task[None] | None = None
-        self._makes_room = False
+        self._makes_room: asyncio.Task[None] | None = None
 
     def start(self, loop: AbstractEventLoop) -> None:
         """Begin."""
@@ -50,10 +51,15 @@ class Upkeep:
         if self._runtime.store.durable:
             self._executor = ThreadPoolExecutor(1, "penstock-upkeep")
 
-    async def stop(self) -> None:
+    def cancel(self) -> None:
+        """Begin nothing more."""
+        if self._makes_room is not None:
+            self._makes_room.cancel()
+
+    def stop(self) -> None:
         """End the thread, after what it is doing."""
         if self._executor is not None:
-            await self._loop.run_in_executor(None, self._executor.shutdown)
+            self._executor.shutdown()
 
     def count(self, commit: Commit) -> None:
         """Take note of how much is added to the log."""
@@ -63,7 +69,7 @@ class Upkeep:
         """Save an index and collect, if it is time."""
         del commit
         if not self._busy.locked() and self._grown > max(INDEX_BYTES, INDEX_FACTOR * self._index_bytes):
-            self._task = self._loop.create_task(self._index_quietly())
+            self._task = self._loop.create_task(self._or_fail(self._index_if_it_fits()))
 
     async def collect(self) -> int:
         """Save an index and free what nobody needs; returns the bytes freed.
@@ -97,32 +103,39 @@ class Upkeep:
 
     def make_room(self) -> None:
         """Try to get room for new messages, again and again until there is some."""
-        if self._executor is not None and not self._makes_room:
-            self._makes_room = True
-            future = self._loop.run_in_executor(self._executor, self._runtime.store.make_room)
-            future.add_done_callback(self._room_was_tried)
+        if self._executor is not None and self._makes_room is None:
+            self._makes_room = self._loop.create_task(self._or_fail(self._make_room()))
 
     def tidy(self, now: float) -> None:
         """Do what the engine does now and then."""
         self._runtime.engine.tidy(now)
 
-    def _room_was_tried(self, future: "Future[bool]") -> None:
-        def again() -> None:
-            self._makes_room = False
-            self._runtime.touch()
+    async def _make_room(self) -> None:
+        """Ask the store, which succeeds when others have freed some, and free what consumers have settled meanwhile."""
+        collected_at = -1
+        while not await self._loop.run_in_executor(self._executor, self._runtime.store.make_room):
+            if self._grown != collected_at:
+                with contextlib.suppress(StoreFull):
+                    await self.collect()
+                collected_at = self._grown
+            await asyncio.sleep(ROOM_SECONDS)
+        self._makes_room = None
+        self._runtime.touch()
 
-        if future.cancelled() or future.exception() is not None or not future.result():
-            self._loop.call_later(ROOM_SECONDS, again)
-        else:
-            again()
-
-    async def _index_quietly(self) -> None:
+    async def _index_if_it_fits(self) -> None:
         try:
             await self._index()
         except StoreFull:
             self._grown = 0  # no room for an index now: it is tried again when the log has grown as much once more
+
+    async def _or_fail(self, work: Coroutine[None, None, None]) -> None:
+        """Do work that nobody waits for; if it fails, the broker says so."""
+        try:
+            await work
         except StoreError as error:
             self._runtime.fail(error)
+        except Exception as error:
+            self._runtime.break_down(error)
 
     async def _index(self, *, collects: bool = True) -> int:
         """Save an index of the present state, once the records that it covers are durable."""
