@@ -205,6 +205,17 @@ class TestRestart:
 
         assert after.taken().attempt == 2
 
+    def test_a_lease_of_the_queue_is_waited_for_too(self, rig: Rig) -> None:
+        """Who holds a message as its queue leases it has as long to come back, though no record tells how long."""
+        client = rig.connect(returns=True)
+        rig.taken(client=client)
+        after = rig.restart()
+        after.wait(after.queue().heartbeat_timeout - 1)
+        assert after.take() is None
+        after.wait(1.0)
+
+        assert after.taken().attempt == 2
+
     def test_what_cannot_come_back_waits_at_once(self, rig: Rig) -> None:
         """What a client held that cannot return waits again, marked redelivered, and is not counted."""
         rig.taken()

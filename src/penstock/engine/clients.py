@@ -166,10 +166,10 @@ class Clients:
         """Give what cannot come back to others, and all else its time to come back."""
         for client in list(self.by_number.values()):
             if client.returns and (client.held or client.resume_timeout):
-                longest = max((message.timeout for message in client.held), default=0.0)
-                self._absent.add(now + max(client.resume_timeout, longest), client)
                 for message in list(client.held):
                     self._agenda.leases.give(message, message.timeout or message.cursor.heartbeat_timeout, now)
+                longest = max((message.timeout for message in client.held), default=0.0)
+                self._absent.add(now + max(client.resume_timeout, longest), client)
             else:
                 for message in list(client.held):
                     message.cursor.release(message, now)
