@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from penstock.model.access import Access
+from penstock.model.errors import StoreFailed
 from penstock.protocols.door import Greeting
 from penstock.protocols.native import bincode
 from penstock.protocols.native.json import shown_body
@@ -45,6 +46,11 @@ class World(StompWorld):
         for _ in range(3):
             await asyncio.sleep(0)
             await super().quiet()
+
+    async def crash(self) -> None:
+        """End as a power cut does: what was not written is gone."""
+        self.runtime.fail(StoreFailed("the power was cut", key="store"))
+        await self.runtime.stop()
 
     async def idle(self) -> None:
         """Wait until the store has nothing to do."""
@@ -136,6 +142,12 @@ class Native:
         self.tell(request, label=99, **fields)
         await self.until(lambda: self.answers)
         return self.only()
+
+    async def ask_for_message(self, request: str, **fields: object) -> Answer:
+        """Send a request, and wait for a message; other answers are passed over."""
+        self.tell(request, **fields)
+        await self.until(lambda: any(answer["type"] == "message" for answer in self.answers))
+        return next(answer for answer in self.take_all() if answer["type"] == "message")
 
     async def refused(self, request: str, **fields: object) -> tuple[str, str | None]:
         """Send a request that is refused; returns the code and the key of its one answer, which names the label."""
