@@ -63,6 +63,19 @@ class TestAll:
 
         assert rig.queue().length == 2
 
+    def test_what_was_found_to_fit_is_published(self, rig: Rig) -> None:
+        """A dead letter that an earlier publish makes takes neither the room of a later one nor its new queue."""
+        rig.engine.alter(key(), rig.now, {"max_length": 2, "overflow": "dead-letter-oldest", "dead_letter": "full"})
+        rig.queue("full", max_length=1)
+        transact(rig, publish(), publish(channel=key("full")))
+
+        assert (rig.queue().length, rig.queue("full").length) == (2, 2)
+
+        rig.engine.alter(key(), rig.now, {"dead_letter": "graves"})
+        transact(rig, publish(), publish(channel=key("third")))
+
+        assert (rig.queue("graves").length, rig.queue("third").length) == (1, 1)
+
     def test_publishers_are_told_and_known(self, rig: Rig) -> None:
         """Stages are told as for any message, and the client counts as publisher."""
         transact(rig, Publish(key(), b"m", 4, rig.attributes(notify=["ready", "sync", "finish"], label=1)))

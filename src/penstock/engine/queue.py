@@ -109,10 +109,22 @@ class Queue(Cursor):
 
     # Publishing.
 
-    def publish(self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any] | None) -> int:
-        """Accept a message; returns its sequence, or that of the first with the same dedup id."""
+    def publish(
+        self,
+        body: bytes,
+        now: float,
+        client: int,
+        priority: int,
+        attributes: dict[int, Any] | None,
+        *,
+        is_checked: bool = False,
+    ) -> int:
+        """Accept a message; returns its sequence, or that of the first with the same dedup id.
+
+        `is_checked`: whether it is known already that there is room.
+        """
         if attributes is not None or self.guarded:
-            return self._publish_with_care(body, now, client, priority, attributes or {})
+            return self._publish_with_care(body, now, client, priority, attributes or {}, is_checked=is_checked)
         effects = self.effects
         sequence = effects.first + len(effects.records)
         record: Record = (_PUBLISH, self.number, now, sequence, client, priority, None, body)
@@ -168,7 +180,7 @@ class Queue(Cursor):
         return sequence
 
     def _publish_with_care(
-        self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any]
+        self, body: bytes, now: float, client: int, priority: int, attributes: dict[int, Any], *, is_checked: bool
     ) -> int:
         first = self.seen(attributes, now)
         if first is not None:
@@ -178,7 +190,7 @@ class Queue(Cursor):
         size = size_of((_PUBLISH, 0, now, 0, 0, 0, attributes, body))
         replaced = self.keys.get(attributes[_KEY]) if _KEY in attributes else None
         is_bounded = self.settings.max_length is not None or self.settings.max_bytes is not None
-        if is_bounded:
+        if is_bounded and not is_checked:
             self.room.check(size, replaced)
         waiting = None if replaced is None else self.returned.get(replaced)
         held = None if waiting is None else waiting.group

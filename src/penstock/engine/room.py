@@ -48,6 +48,8 @@ class Room:
     def make(self, size: int, now: float) -> None:
         """Apply the overflow policy so that a message of this size fits; it was checked that it does."""
         queue = self._queue
+        if queue.settings.overflow == "reject":
+            return  # dead letters that came in the same transaction may have taken the room
         while self._overflows(size, 1, 0):
             oldest = self.oldest()
             entry = None if oldest is None else queue.take_waiting(oldest)

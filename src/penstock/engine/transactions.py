@@ -63,7 +63,7 @@ def transact(
     _check_size(limits, operations)
     loads: dict[QueueKey, _Load] = {}
     settled: set[Message] = set()
-    missing: set[QueueKey | str] = set()
+    missing: dict[QueueKey | str, None] = {}
     for operation in operations:
         if isinstance(operation, Settle):
             _check_settle(operation, settled, loads)
@@ -75,6 +75,8 @@ def transact(
         queue = channels.queues.get(key)
         if queue is not None and load.messages:
             queue.room.check_load(load.bytes, load.messages, load.freed, load.freed_bytes)
+    for channel in missing:
+        _find(channels, channel, now)
     # What is finished makes room for what is published; what comes back or dies may take more than there is.
     sequences: list[int | None] = [None] * len(operations)
     for operation in operations:
@@ -124,17 +126,17 @@ def _check_settle(operation: Settle, settled: set[Message], loads: dict[QueueKey
 
 
 def _check_publish(
-    channels: Channels, operation: Publish, loads: dict[QueueKey, _Load], missing: set[QueueKey | str]
+    channels: Channels, operation: Publish, loads: dict[QueueKey, _Load], missing: dict[QueueKey | str, None]
 ) -> None:
     channel = operation.channel
     if isinstance(channel, str):
         if channel not in channels.topics:
-            missing.add(channel)
+            missing[channel] = None
             if not channels.auto_create:
                 channels.topic(channel)
         return
     if channel not in channels.queues:
-        missing.add(channel)
+        missing[channel] = None
         if not channels.auto_create:
             channels.queue(channel)
     size = size_of((0, 0, 0.0, 0, 0, 0, operation.attributes, operation.body))
@@ -144,13 +146,18 @@ def _check_publish(
 
 
 def _publish(channels: Channels, operation: Publish, client: int, now: float) -> int:
-    channel: Queue | Topic
-    if isinstance(operation.channel, str):
-        channel = channels.topic_to_publish(operation.channel, now)
-    else:
-        channel = channels.queue_to_publish(operation.channel, now)
+    channel = _find(channels, operation.channel, now)
     channel.publishers.add(client)
-    return channel.publish(operation.body, now, client, operation.priority, operation.attributes)
+    body, priority, attributes = operation.body, operation.priority, operation.attributes
+    if isinstance(channel, Topic):
+        return channel.publish(body, now, client, priority, attributes)
+    return channel.publish(body, now, client, priority, attributes, is_checked=True)
+
+
+def _find(channels: Channels, channel: QueueKey | str, now: float) -> Queue | Topic:
+    if isinstance(channel, str):
+        return channels.topic_to_publish(channel, now)
+    return channels.queue_to_publish(channel, now)
 
 
 def settle(message: Message, outcome: Outcome, reason: str, now: float) -> bool:
