@@ -4,6 +4,7 @@ import pytest
 
 from penstock.model.errors import NoObject
 from penstock.model.limits import Limits
+from penstock.model.names import checked_name
 from tests.engine.rig import Rig, key
 
 
@@ -52,6 +53,14 @@ class TestBurying:
             "2023-11-14T22:13:20",
             "2023-11-14T22:14:20",
         )
+
+    @pytest.mark.parametrize("name", ["x" * 255, "é" * 127])
+    def test_those_of_a_long_name_can_be_named(self, rig: Rig, name: str) -> None:
+        """A name that the prefix would make too long is cut, between two characters."""
+        grave = rig.queue(name).settings.dead_letter
+        assert grave is not None
+        assert checked_name(grave, "queue") == grave
+        assert ("DLQ." + name).startswith(grave)
 
     @pytest.mark.parametrize("count", ["x", "-1", "٣", "9" * 5000])
     def test_a_count_that_a_client_made_up(self, rig: Rig, count: str) -> None:

@@ -10,12 +10,11 @@ from penstock.engine.queue import Queue
 from penstock.engine.topic import Subscriber
 from penstock.model.errors import NoObject, QueueFull, TooLarge
 from penstock.model.message import Message
-from penstock.model.names import NO_TAGS, TOPIC_DEAD_LETTER_PREFIX, QueueKey
+from penstock.model.names import NO_TAGS, TOPIC_DEAD_LETTER_PREFIX, QueueKey, dead_letter_name
 from penstock.model.publication import size_of
 from penstock.model.records import Attribute, Record
 
 _HEADERS = int(Attribute.HEADERS)
-_NAME_BYTES_MAX = 255
 
 ORIGINAL_QUEUE, ORIGINAL_TAGS = "original-queue", "original-tags"
 ORIGINAL_TOPIC, ORIGINAL_SUBSCRIBER = "original-topic", "original-subscriber"
@@ -46,7 +45,7 @@ class DeadLetters:
     def bury_subscribed(self, subscriber: Subscriber, record: Record, now: float, reason: str) -> int | None:
         """Publish a copy of a subscriber's message to the dead letter queue of its topic."""
         origin = {ORIGINAL_TOPIC: subscriber.topic.name, ORIGINAL_SUBSCRIBER: subscriber.durable or ""}
-        name = (TOPIC_DEAD_LETTER_PREFIX + subscriber.topic.name).encode()[:_NAME_BYTES_MAX].decode(errors="ignore")
+        name = dead_letter_name(subscriber.topic.name, TOPIC_DEAD_LETTER_PREFIX)
         return self._bury(QueueKey(name, NO_TAGS), record, now, reason, origin)
 
     def redrive(

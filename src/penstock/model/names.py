@@ -56,6 +56,11 @@ def checked_tags(tags: object) -> frozenset[str]:
     return frozenset(found)
 
 
+def dead_letter_name(name: str, prefix: str = DEAD_LETTER_PREFIX) -> str:
+    """Return the name of the dead letter queue of a channel; that of a very long name is cut, so that it is one."""
+    return (prefix + name).encode()[:NAME_BYTES_MAX].decode(errors="ignore")
+
+
 def is_dead_letter_name(name: str) -> bool:
     """Tell whether a queue of this name holds dead letters, and so never gives up on them."""
     return name.startswith(DEAD_LETTER_PREFIX)

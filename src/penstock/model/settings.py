@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from penstock.model.errors import BadRequest
 from penstock.model.limits import SECONDS_MAX
-from penstock.model.names import DEAD_LETTER_PREFIX, checked_name, is_dead_letter_name, plain_text
+from penstock.model.names import checked_name, dead_letter_name, is_dead_letter_name, plain_text
 
 OVERFLOW_POLICIES = ("reject", "drop-oldest", "dead-letter-oldest")
 
@@ -54,7 +54,7 @@ class QueueSettings(_Settings):
         """Return what a queue of this name has when nothing is said."""
         if is_dead_letter_name(name):
             return cls(retry_limit=None)
-        return cls(dead_letter=DEAD_LETTER_PREFIX + name)
+        return cls(dead_letter=dead_letter_name(name))
 
     def delay_after(self, failures: int) -> float:
         """Return how long a message waits after so many failures (1 at first)."""
