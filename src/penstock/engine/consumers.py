@@ -202,13 +202,16 @@ class Dispatcher:
         """Hand out up to about `limit` messages; returns whether there is more to hand out."""
         effects = self._effects
         while (effects.hungry or effects.dirty) and limit > 0:
-            if effects.hungry:
-                consumer = next(iter(effects.hungry))
-                del effects.hungry[consumer]
+            # Listed first: taking the first of a dict again and again passes over all that went before, each time.
+            for consumer in list(effects.hungry):
+                if limit <= 0:
+                    break
+                effects.hungry.pop(consumer, None)
                 limit -= self._feed(consumer, now, limit)
-            else:
-                cursor = next(iter(effects.dirty))
-                del effects.dirty[cursor]
+            for cursor in list(effects.dirty):
+                if limit <= 0 or effects.hungry:
+                    break
+                effects.dirty.pop(cursor, None)
                 limit -= self._serve(cursor, now, limit)
         return bool(effects.hungry or effects.dirty)
 
