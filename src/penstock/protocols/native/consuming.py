@@ -134,8 +134,7 @@ class Consuming:
         if request.durable is None:
             peer.answers.confirm(label)
         else:
-            consumer.hold()  # what it is sent must not come before it is told that it is durable
-            peer.answers.confirm(label, Level.SYNC)
+            consumer.hold()
             peer.port.after(Level.SYNC, partial(self._begin, consumer))
 
     def _take_from_queues(self, consumer: Consumer, request: Subscribe) -> None:
@@ -164,6 +163,9 @@ class Consuming:
         engine.subscribe_topic(consumer, topic, now, durable, first)
 
     def _begin(self, consumer: Consumer) -> None:
+        """Tell a durable subscriber that it is one, and hand out to it from then on."""
+        self._peer.answers.confirm(consumer.label)
+        self._peer.answers.send_out()
         if not self._is_held:
             consumer.let_go(self._peer.engine.effects)
             self._peer.port.touch()
