@@ -135,3 +135,19 @@ def test_totals_survive() -> None:
     totals = [queue.totals.as_dict() for queue in rig.engine.channels.queues.values()]
 
     assert [queue.totals.as_dict() for queue in rig.restart().engine.channels.queues.values()] == totals
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_ids_in_use_are_not_given_again(is_indexed: bool) -> None:
+    """Those that messages have are kept, those of settled ones are free, and the next is the lowest that was never given."""
+    rig = Rig(recalls=True)
+    for _ in range(5):
+        rig.publish()
+    first, second, third = rig.taken(), rig.taken(), rig.taken()
+    rig.finish(second)
+    index = rig.index() if is_indexed else None
+    after = rig.restart(index=index, from_position=rig.engine.effects.position if is_indexed else 0)
+    again = [after.taken() for _ in range(4)]
+
+    assert [message.id for message in again[:2]] == [first.id, third.id]
+    assert {message.id for message in again} == {1, 2, 3, 4}

@@ -53,7 +53,10 @@ class Replay:
         effects.reserve(now)
         for topic in engine.channels.topics.values():
             topic.retain(now)
+            for subscriber in topic.subscribers.values():
+                _restore_ids(subscriber)
         for queue in engine.channels.queues.values():
+            _restore_ids(queue)
             queue.wake_groups()
         engine.subscriptions.start(now)
         engine.clients.start(now)
@@ -71,7 +74,6 @@ class Replay:
         message = self._take_out(cursor, record[3])
         message.attempt, message.id = record[5] & _LOW, record[5] >> 32
         cursor.totals.assigned += 1
-        _use_id(cursor, message.id)
         client = self._engine.clients.by_number[record[4]]
         message.client = client
         message.state = State.ASSIGNED
@@ -225,8 +227,6 @@ class Replay:
         else:
             message = self._take_out(cursor, sequence)
         self._hollow.discard(message)
-        if message.id:
-            cursor.free_ids.append(message.id)
         message.state = State.SETTLED
         cursor.ended(sequence, message.record, record[5] >> 32, record[2])
         cursor.notify(sequence, Stage.DROP if record[0] == Kind.DROP else Stage.FINISH)
@@ -291,13 +291,11 @@ def sleeping(queue: Queue) -> Queue:
     return queue
 
 
-def _use_id(cursor: Cursor, ident: int) -> None:
-    """Take note that an id is in use."""
-    if ident >= cursor.next_id:
-        cursor.free_ids.extend(range(cursor.next_id, ident))
-        cursor.next_id = ident + 1
-    elif ident in cursor.free_ids:
-        cursor.free_ids.remove(ident)
+def _restore_ids(cursor: Cursor) -> None:
+    """Find out which ids are free, from those that messages have; to follow each one on the way would cost a search."""
+    used = {message.id for messages in (cursor.returned, cursor.assigned) for message in messages.values()}
+    cursor.next_id = max(used, default=0) + 1
+    cursor.free_ids = [ident for ident in range(1, cursor.next_id) if ident not in used]
 
 
 APPLY: dict[Kind, Apply] = {

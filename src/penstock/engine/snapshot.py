@@ -274,9 +274,6 @@ def _load_cursor(engine: Engine, cursor: Queue | Subscriber, dumped: dict[str, A
         cursor.assigned[sequence] = message
     for sequence, time in dumped["expiries"]:
         cursor.agenda.expiries.add(time, (cursor, sequence))
-    used = {entry[3] for entry in dumped["returned"]} | {entry[4] for entry in dumped["assigned"]}
-    cursor.next_id = max(used, default=0) + 1
-    cursor.free_ids = [ident for ident in range(1, cursor.next_id) if ident not in used]
     for name, count in dumped["totals"].items():
         setattr(cursor.totals, name, count)
 
