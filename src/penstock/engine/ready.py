@@ -321,8 +321,8 @@ class ReadyOrder:
         for record in list(islice(head, bisect_left(head, first, key=_SEQUENCE), None)):
             if record[3] not in self._withdrawn:
                 yield record
-        tail = lane.tail[bisect_left(lane.tail, first, lane.drained) :]
-        for start in range(0, len(tail), RECALL_RECORDS):
+        tail = lane.tail
+        for start in range(bisect_left(tail, first, lane.drained), len(tail), RECALL_RECORDS):
             yield from self._recalled(tail[start : start + RECALL_RECORDS])
 
     def _recalled(self, sequences: "array[int]") -> list[Record]:
