@@ -41,10 +41,10 @@ class DedupWindow:
 
     def items(self) -> Iterator[tuple[str, int, float]]:
         """Yield id, sequence and time, oldest first."""
-        return (seen for seen in self._order if self._seen.get(seen[0]) is seen)
+        return (seen for seen in self._order if self._seen.get(seen[0]) == seen)
 
     def _forget_first(self) -> None:
         """Forget the oldest, unless its id was seen again since."""
         seen = self._order.popleft()
-        if self._seen.get(seen[0]) is seen:
+        if self._seen.get(seen[0]) == seen:
             del self._seen[seen[0]]
