@@ -77,7 +77,7 @@ class Logins:
             self._kept[digest] = (user.secret_hash, self._loop.time() + self._limits.login_kept_seconds)
             then(user.access)
         else:
-            LOG.warning("a login as %r was refused", name)
+            LOG.warning("a login as %r was refused", name[:100])
             then(PermissionDenied("there is no such user, or the secret is wrong", key="login"))
 
     def _known(self) -> dict[str, User]:

@@ -77,9 +77,9 @@ class Wheel:
         self._timer = self._loop.call_at(spoke * TICK_SECONDS, self._go_round)
 
     def _go_round(self) -> None:
-        self._timer, self._armed = None, inf
+        armed, self._timer, self._armed = self._armed, None, inf
         now = self._loop.time()
-        last = int(now / TICK_SECONDS)
+        last = max(int(now / TICK_SECONDS), armed)  # the spoke that was waited for has come, however that is rounded
         while self._order and self._order[0] <= last:
             for timed in self._spokes.pop(heappop(self._order)):
                 timed.spoke = None

@@ -98,7 +98,7 @@ class Reader:
                 if size < start:
                     return at
                 length = int.from_bytes(data[at + 2 : start - 4])
-            if length > self.message_bytes_max - len(self._fragments):
+            if length > self.message_bytes_max - len(self._fragments) and not _is_short_control(first, length):
                 raise self._too_big()
             end = self._wanted = start + length
             if size < end:
@@ -150,6 +150,11 @@ class Reader:
 
     def _too_big(self) -> WebSocketError:
         return WebSocketError(TOO_BIG, f"a message may have {self.message_bytes_max} bytes at most")
+
+
+def _is_short_control(first: int, length: int) -> bool:
+    """Tell whether this is a control frame, which is no part of a message, of a length that it may have."""
+    return bool(first & _CONTROL) and length <= CONTROL_BYTES_MAX
 
 
 def is_text(data: bytes) -> bool:
