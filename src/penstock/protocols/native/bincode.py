@@ -2,7 +2,7 @@
 
     frame      u32 number of the variant, then its fields, all little-endian
     String     u64 bytes, then these; Vec<u8> likewise
-    Vec<T>     u64 elements, then these; HashMap<K, V> likewise, with a key before each value
+    Vec<T>     u64 elements, then these; BTreeMap<K, V> likewise, with a key before each value
     Option<T>  u8 0, or u8 1 and the value
     enum       u32 number of the variant, then what it has
     bool u8 · u32 · u64 · i64 · f64
@@ -175,7 +175,7 @@ def _mapping(key: Codec, inner: Codec) -> Codec:
 
 
 # Values of settings and states: enum Value { Null, Bool(bool), Integer(i64), Number(f64), Text(String),
-# List(Vec<Value>), Map(HashMap<String, Value>) }.
+# List(Vec<Value>), Map(BTreeMap<String, Value>) }.
 
 
 def _read_value(reader: _Reader) -> Any:
@@ -210,8 +210,8 @@ _OF_WIRE = {
     "String": _TEXT,
     "Vec<u8>": _BODY,
     "Vec<String>": _sequence(_TEXT, tuple),
-    "HashMap<String, String>": _mapping(_TEXT, _TEXT),
-    "HashMap<String, Value>": _mapping(_TEXT, _VALUE),
+    "BTreeMap<String, String>": _mapping(_TEXT, _TEXT),
+    "BTreeMap<String, Value>": _mapping(_TEXT, _VALUE),
 }
 
 
@@ -416,7 +416,7 @@ class BincodeWriter:
             end = _DELIVERY_END.pack(*rest, 0, message.redelivered, record[2])
         else:
             out = [struct.pack("<III", *rest)]
-            _OF_WIRE["HashMap<String, String>"].write(message.headers, out)
+            _OF_WIRE["BTreeMap<String, String>"].write(message.headers, out)
             end = b"".join(out) + struct.pack("<Bd", message.redelivered, record[2])
         return self._framed(b"%b%b%b%b%b" % (head, body, b"\1" if message.finished else b"\0", origin, end))
 

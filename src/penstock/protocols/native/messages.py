@@ -38,8 +38,8 @@ Text: TypeAlias = Annotated[str, Wire("String", "a text")]
 #: Once it is read from bincode, bytes; `body_of` makes bytes of either.
 Body: TypeAlias = Annotated[str | list[_Byte], Wire("Vec<u8>", "a text, or an array of byte values")]
 Texts: TypeAlias = Annotated[tuple[Text, ...], Wire("Vec<String>", "an array of texts")]
-Headers: TypeAlias = Annotated[dict[Text, Text], Wire("HashMap<String, String>", "an object of texts")]
-Values: TypeAlias = Annotated[dict[str, Any], Wire("HashMap<String, Value>", "an object")]
+Headers: TypeAlias = Annotated[dict[Text, Text], Wire("BTreeMap<String, String>", "an object of texts")]
+Values: TypeAlias = Annotated[dict[str, Any], Wire("BTreeMap<String, Value>", "an object")]
 LevelName: TypeAlias = Annotated[Literal["ready", "write", "sync"], Wire("Level", "one of `ready`, `write`, `sync`")]
 StageName: TypeAlias = Annotated[
     Literal["ready", "write", "sync", "assign", "finish", "retry", "drop"],
