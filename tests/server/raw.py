@@ -6,6 +6,8 @@ import os
 import re
 import socket
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -109,6 +111,16 @@ class Raw:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def when_there_is_room(connect: Callable[[], Raw]) -> Raw:
+    """Return a connection as soon as the server lets one in; `connect` raises while it does not."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return connect()
+        except OSError:
+            assert time.monotonic() < until, "there is still no room"
 
 
 def peak_bytes(served: Served) -> int:

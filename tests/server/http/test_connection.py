@@ -1,13 +1,10 @@
 """HTTP/1.1 by hand: what servers have to do with what peers send."""
 
-import time
-from contextlib import suppress
-
 import pytest
 
-from tests.served import PATIENCE, Served
+from tests.served import Served
 from tests.server.conftest import Serve
-from tests.server.raw import CONNECT, Raw, peak_bytes
+from tests.server.raw import CONNECT, Raw, peak_bytes, when_there_is_room
 
 HOST = b"Host: localhost\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -178,11 +175,15 @@ def test_a_peer_that_asks_and_does_not_read_is_not_answered_on_and_on(serve: Ser
 
 def admitted(served: Served, request: bytes) -> Raw:
     """Return a connection that has asked, as soon as there is room for one."""
-    until = time.monotonic() + PATIENCE
-    while True:
+
+    def ask() -> Raw:
         peer = Raw(served.native)
-        with suppress(ConnectionError):
+        try:
             if peer.send(request).file.peek(1).startswith(b"H"):
                 return peer
-        peer.close()
-        assert time.monotonic() < until, "there is still no room"
+            raise ConnectionRefusedError
+        except OSError:
+            peer.close()
+            raise
+
+    return when_there_is_room(ask)
