@@ -89,10 +89,14 @@ class Served:
         self._keep_ports()
         self.start()
 
-    def revive(self) -> None:
-        """Kill it and start it again on the same ports."""
+    def revive(self, *, killed_after: float | None = None) -> None:
+        """Kill it and start it again on the same ports, once more if it is to be killed so soon while it starts."""
         self.kill()
         self._keep_ports()
+        if killed_after is not None:
+            self.start(ready=False)
+            time.sleep(killed_after)
+            self.kill()
         self.start()
 
     def said(self) -> list[str]:

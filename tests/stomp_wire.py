@@ -108,6 +108,8 @@ class Wire:
         """Send a frame and do not wait."""
         if self._end is not None:
             raise self._end
+        if self._writer.is_closing():
+            raise Gone("the connection was lost while sending")
         self._writer.write(encoded(command, headers, body))
 
     def confirmed(self, command: str, headers: Mapping[str, object] = {}, body: bytes = b"") -> asyncio.Future[None]:
