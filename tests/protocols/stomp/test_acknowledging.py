@@ -90,6 +90,30 @@ async def test_in_client_a_message_that_came_again_stands_after_what_was_sent_be
         await peer.say("DISCONNECT")
 
 
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+async def test_client_acknowledges_what_is_held_still(world: World, version: str) -> None:
+    """A message whose lease has ended is not meant any more by an ACK of a later one; it comes again, after that."""
+    peer = world.peer(version)
+    await peer.take_from("/queue/a", "work-timeout:5", "prefetch-count:10", ack="client")
+    await peer.publish("/queue/a", "1")
+    await world.wait(3.0)
+    await peer.publish("/queue/a", "2")
+    await world.wait(2.1)
+    first, second, again = peer.messages()
+    assert (first.body, second.body, again.body) == (b"1", b"2", b"1")
+    await peer.say("ACK", *naming(version, second))
+    assert (world.length("a"), peer.is_open) == (1, True)
+    await peer.say("ACK", *naming(version, again))
+    assert (world.length("a"), peer.is_open) == (0, True)
+
+
+async def test_an_ack_names_a_subscription_that_is_there(world: World) -> None:
+    """In version 1.1, which asks for it."""
+    peer, (message,) = await taken_by(world, "1.1", "x")
+    await peer.say("ACK", f"message-id:{message.headers['message-id']}", "subscription:other")
+    assert peer.error().headers["message"] == "NoObject"
+
+
 async def test_auto_is_settled_by_being_sent(world: World) -> None:
     """Nothing is to be acknowledged, and nothing comes again."""
     peer, (message,) = await taken_by(world, "1.2", "x", ack="auto")
@@ -212,6 +236,35 @@ async def test_what_is_in_work_at_the_end_goes_to_somebody_else(world: World, go
     assert (again.headers["redelivered"], again.headers["delivery-count"]) == ("true", count)
 
 
+async def test_what_somebody_holds_when_the_server_stops_is_not_held_against_it(world: World) -> None:
+    """It waits again without having failed."""
+    peer, _ = await taken_by(world, "1.2", "x")
+    peer.session.leave()
+    other = world.peer()
+    await other.take_from("/queue/a")
+    again = other.take()
+    assert (again.headers["redelivered"], again.headers["delivery-count"]) == ("true", "1")
+
+
+@VERSIONS
+async def test_unsubscribing_leaves_other_subscriptions_their_messages(world: World, version: str) -> None:
+    """They are in work still, and can be acknowledged; what had been lost before is nobody's concern."""
+    peer = world.peer(version)
+    await peer.take_from("/queue/a", "work-timeout:5", ident="1")
+    await peer.take_from("/queue/b", ident="2")
+    await peer.publish("/queue/a", "x")
+    await peer.publish("/queue/b", "y")
+    _, of_b = peer.messages()
+    peer.session.hold_back()
+    await world.wait(5.1)
+    await peer.say("UNSUBSCRIBE", "id:1", "destination:/queue/a")
+    other = world.peer()
+    await other.take_from("/queue/b", ident="2")
+    assert other.frames == []
+    await peer.say("ACK", *naming(version, of_b))
+    assert (world.length("b"), peer.is_open) == (0, True)
+
+
 async def test_after_unsubscribing_its_messages_cannot_be_acknowledged(world: World) -> None:
     """They wait for somebody else by then."""
     peer, (message,) = await taken_by(world, "1.2", "x")
@@ -288,3 +341,6 @@ async def test_many_messages_that_were_lost_to_others_are_forgotten(world: World
         await world.wait(1.1)
     assert len(peer.frames) > 2500
     assert len(peer.session._subscriptions.individual) < 1300
+    for message in peer.frames[-50:]:
+        await peer.say("ACK", f"id:{message.headers['ack']}")
+    assert world.length("a") == 0

@@ -17,26 +17,22 @@ def shown(peer: Peer) -> list[str]:
     return ["end" if one.headers.get("browser") == "end" else one.body.decode() for one in peer.messages()]
 
 
-async def browse(world: World, peer: Peer, *lines: str, destination: str = "/queue/a") -> None:
+async def browse(peer: Peer, *lines: str, destination: str = "/queue/a") -> None:
     """Browse, and wait until all has been shown that there is."""
     await peer.take_from(destination, "browser:true", *lines, ident="look")
-    await world.quiet()
-    for _ in range(10):
-        peer.turn()
-        await world.quiet()
 
 
 async def test_what_waits_is_shown_in_its_order_and_stays(world: World) -> None:
     """By priority, then age; the last frame says that this was all. A consumer gets everything afterwards."""
     peer = await filled(world, "1", "2")
     await peer.publish("/queue/a", "urgent", headers=["priority:9", "colour:red"])
-    await browse(world, peer)
+    await browse(peer)
     messages = list(peer.frames)
     assert shown(peer) == ["urgent", "1", "2", "end"]
     assert messages[0].headers["colour"] == "red"
     assert all(one.headers["subscription"] == "look" for one in messages)
     assert messages[-1].headers["destination"] == "/queue/a"
-    await browse(world, peer)
+    await browse(peer)
     assert shown(peer) == ["urgent", "1", "2", "end"]
     consumer = world.peer()
     await consumer.take_from("/queue/a", ack="auto")
@@ -48,7 +44,7 @@ async def test_what_waits_is_shown_in_its_order_and_stays(world: World) -> None:
 async def test_an_empty_or_missing_queue_is_shown_as_such(world: World) -> None:
     """By the end alone; a missing one is not made by looking at it."""
     peer = world.peer()
-    await browse(world, peer, destination="/queue/missing")
+    await browse(peer, destination="/queue/missing")
     assert shown(peer) == ["end"]
     assert not world.runtime.engine.channels.queues
     await peer.take_from("/amq/queue/missing", "browser:true")
@@ -59,18 +55,32 @@ async def test_many_are_shown_slice_by_slice(world: World) -> None:
     """So that others get their turn; nothing is left out and nothing shown twice."""
     bodies = [str(number) for number in range(1000)]
     peer = await filled(world, *bodies)
-    await peer.take_from("/queue/a", "browser:true", ident="look")
-    peer.turn()
-    assert len(peer.frames) < 1000
-    for _ in range(10):
+    peer.tell("SUBSCRIBE", "id:look", "destination:/queue/a", "browser:true")
+    slices = []
+    while not slices or slices[-1] < 1001:
         peer.turn()
+        slices.append(len(peer.frames))
+    assert len(slices) > 3
     assert shown(peer) == [*bodies, "end"]
+
+
+async def test_what_is_gone_before_it_was_shown_is_left_out(world: World) -> None:
+    """A browser holds nothing, so others may take what it has yet to show."""
+    peer = await filled(world, *[str(number) for number in range(450)])
+    peer.tell("SUBSCRIBE", "id:look", "destination:/queue/a", "browser:true")
+    peer.turn()
+    seen = len(peer.frames)
+    consumer = world.peer()
+    consumer.tell("SUBSCRIBE", "id:1", "destination:/queue/a", "ack:auto", "prefetch-count:1000")
+    world.runtime.engine.dispatch(world.runtime.now(), 1000)
+    await world.quiet()
+    assert (seen > 0, len(shown(peer))) == (True, seen + 1)
 
 
 async def test_a_browser_may_stay_and_see_what_comes(world: World) -> None:
     """With `browser-end:false`, until UNSUBSCRIBE; what was settled meanwhile it may never see."""
     peer = await filled(world, "1")
-    await browse(world, peer, "browser-end:false")
+    await browse(peer, "browser-end:false")
     assert shown(peer) == ["1"]
     await peer.publish("/queue/a", "2", "3")
     await world.wait(1.1)
@@ -90,12 +100,12 @@ async def test_a_browser_may_begin_later_and_choose(world: World) -> None:
     await peer.publish("/queue/a", "1")
     await peer.publish("/queue/a", "2", headers=["colour:red"])
     await peer.publish("/queue/a", "3", headers=["tags:eu", "colour:red"])
-    await browse(world, peer, "include-seq:seq", "selector:colour = 'red'")
+    await browse(peer, "include-seq:seq", "selector:colour = 'red'")
     first = peer.frames[0]
     assert shown(peer) == ["2", "3", "end"]
-    await browse(world, peer, f"from-seq:{first.headers['seq']}")
+    await browse(peer, f"from-seq:{first.headers['seq']}")
     assert shown(peer) == ["2", "3", "end"]
-    await browse(world, peer, "tags:eu")
+    await browse(peer, "tags:eu")
     assert shown(peer) == ["3", "end"]
 
 
@@ -104,30 +114,39 @@ async def test_a_browser_sees_what_was_delivered_before_and_came_back(world: Wor
     peer = await filled(world, "1", "2")
     worker = world.peer()
     await worker.take_from("/queue/a", "prefetch-count:1")
-    await browse(world, peer)
+    await browse(peer)
     assert shown(peer) == ["2", "end"]
     worker.session.hold_back()
     await worker.say("NACK", f"id:{worker.take().headers['ack']}")
-    await browse(world, peer)
+    await browse(peer)
     again = peer.frames[0]
     assert (again.body, again.headers["redelivered"], again.headers["delivery-count"]) == (b"1", "true", "2")
 
 
 async def test_a_browser_that_does_not_read_is_shown_nothing_more(world: World) -> None:
     """It goes on where it was when the peer reads again."""
-    peer = await filled(world, *[str(number) for number in range(450)])
-    await peer.take_from("/queue/a", "browser:true", ident="look")
+    bodies = [str(number) for number in range(450)]
+    peer = await filled(world, *bodies)
+    peer.tell("SUBSCRIBE", "id:look", "destination:/queue/a", "browser:true")
     peer.turn()
     seen = len(peer.frames)
     peer.session.hold_back()
-    for _ in range(3):
-        peer.turn()
+    await world.quiet()
+    await world.wait(5.0)
     assert len(peer.frames) == seen < 450
     peer.session.go_on()
     await world.quiet()
-    for _ in range(3):
-        peer.turn()
-    assert shown(peer) == [*[str(number) for number in range(450)], "end"]
+    assert shown(peer) == [*bodies, "end"]
+
+
+async def test_a_browser_has_an_id_like_every_subscription(world: World) -> None:
+    """While it lasts nobody else has it; afterwards it is free."""
+    peer = await filled(world, "1")
+    await browse(peer)
+    await browse(peer, "browser-end:false", destination="/amq/queue/a")
+    assert shown(peer) == ["1", "end", "1"]
+    await peer.take_from("/queue/b", ident="look")
+    assert "already" in peer.error().body.decode()
 
 
 @pytest.mark.parametrize("line", ["browser-end:maybe", "browser:maybe"])

@@ -1,5 +1,7 @@
 """Connecting: versions, logins, limits before and after, heart-beats, and what a wrong frame is answered by."""
 
+from math import inf
+
 import pytest
 
 from penstock.model.access import Access, Action
@@ -84,6 +86,14 @@ async def test_a_silent_peer_is_given_up_and_a_talking_one_is_not(world: World) 
     assert beating.is_open
 
 
+@pytest.mark.parametrize(("asked", "seconds"), [("0,0", inf), ("0,1000", 0.5), ("3000,0", 3.0), ("3000,1000", 0.5)])
+async def test_a_session_wants_its_turn_when_something_may_be_due(world: World, asked: str, seconds: float) -> None:
+    """For its next heart-beat, or in time to see that the peer is silent; otherwise never."""
+    peer = world.peer("1.2", f"heart-beat:{asked}")
+    await world.quiet()
+    assert peer.turns_at - world.clock.seconds == seconds
+
+
 async def test_version_1_0_has_no_heart_beats(world: World) -> None:
     """A client of 1.0 is neither beaten to nor given up."""
     peer = world.peer("1.0", "heart-beat:1000,1000")
@@ -92,7 +102,7 @@ async def test_version_1_0_has_no_heart_beats(world: World) -> None:
     assert (peer.beats, peer.is_open) == (0, True)
 
 
-@pytest.mark.parametrize("text", ["1", "a,b", "1,2,3", "-1,0", "1.5,0", ""])
+@pytest.mark.parametrize("text", ["1", "a,b", "1,2,3", "-1,0", "1.5,0", "²,0", "1234567890,0", ""])
 async def test_a_heart_beat_that_makes_no_sense_is_refused(world: World, text: str) -> None:
     """Numbers that cannot be kept are not agreed on."""
     peer = world.peer(connect=False)
@@ -154,6 +164,8 @@ async def test_permissions_hold_for_each_channel(world: World) -> None:
     await allowed.publish("/topic/in.a", "x")
     await allowed.take_from("/queue/out.a")
     await allowed.take_from("/topic/out.*", ident="2")
+    await allowed.take_from("/temp-queue/answers", ident="3")
+    await allowed.publish("/queue/in.a", "x", headers=["reply-to:/temp-queue/more-answers"])
     assert allowed.is_open
     for refused in (
         ("SEND", "destination:/queue/out.a"),
@@ -204,7 +216,9 @@ async def test_nobody_removes_the_durable_subscriber_of_a_channel_that_he_may_no
         (("SUBSCRIBE", "id:1", "destination:/topic/a", "tags:b"), "tags"),
         (("SUBSCRIBE", "id:1", "destination:/topic/a", "browser:true"), "browsed"),
         (("SUBSCRIBE", "id:1", "destination:/topic/a.#.b"), "#"),
-        (("SUBSCRIBE", "id:1", "destination:/topic/a", "x-stream-offset:last"), "x-stream-offset"),
+        (("SUBSCRIBE", "id:1", "destination:/topic/a", "match:any"), "tags"),
+        (("SUBSCRIBE", "id:1", "destination:/topic/a", "x-stream-offset:last"), "first, next and offset"),
+        (("SUBSCRIBE", "id:1", "destination:/queue/a", "include-seq:"), "include-seq"),
         (("SUBSCRIBE", "id:1", "destination:/amq/queue/missing"), "missing"),
         (("SUBSCRIBE", "id:1", "destination:/queue/a", "include-seq:content-length"), "include-seq"),
         (("SUBSCRIBE", "id:1", "destination:/temp-queue/" + "x" * 230), "255"),
@@ -218,7 +232,9 @@ async def test_nobody_removes_the_durable_subscriber_of_a_channel_that_he_may_no
         (("SEND", "destination:/queue/a", "tags:a\\nb"), "control"),
         (("SEND", "destination:/queue/a", "priority:high"), "priority"),
         (("SEND", "destination:/queue/a", "priority:4294967296"), "priority"),
+        (("SEND", "destination:/queue/a", "priority:²"), "priority"),
         (("SEND", "destination:/queue/a", "expires:soon"), "expires"),
+        (("SEND", "destination:/queue/a", "expires:" + "9" * 19), "expires"),
         (("SEND", "destination:/queue/a", "x-delay:-1"), "x-delay"),
         (("SEND", "destination:/queue/a", "AMQ_SCHEDULED_CRON:* * * * *"), "AMQ_SCHEDULED_CRON"),
         (("SEND", "destination:/queue/a", "persistent:maybe"), "persistent"),
@@ -226,6 +242,7 @@ async def test_nobody_removes_the_durable_subscriber_of_a_channel_that_he_may_no
         (("SEND", "destination:/queue/a", "reply-to:/temp-queue/" + "x" * 230), "255"),
         (("SEND", "destination:/queue/a", *(f"h{number}:x" for number in range(257))), "256"),
         (("SEND", "destination:/queue/a", "h:" + "x" * 65_600), "65536"),
+        (("SEND", "destination:/queue/\udcff"), "UTF-8"),
         (("ACK", "id:1-1"), "1-1"),
         (("ACK",), "which message"),
         (("NACK", "id:1-1"), "1-1"),
@@ -245,6 +262,8 @@ async def test_a_wrong_frame_is_answered_and_the_connection_closed(
     await peer.say(*said, "receipt:r\\c1")
     error = peer.error()
     assert error.headers["receipt-id"] == "r:1"
+    assert error.headers["content-type"] == "text/plain"
+    assert error.headers["content-length"] == str(len(error.body))
     assert word in error.body.decode()
     await other.take_from("/queue/b", ack="auto")
     await other.publish("/queue/b", "still here")

@@ -124,6 +124,26 @@ async def test_one_may_be_ended_by_its_name_alone(world: World) -> None:
     assert (names(world), peer.is_open) == ([], True)
     await peer.publish("/topic/t", "x")
     assert peer.frames == []
+    await peer.take_from("/topic/t", ident="mine", ack="auto")
+    assert peer.is_open, "its id is free again"
+
+
+async def test_one_name_on_two_topics_is_two_subscribers(world: World) -> None:
+    """With a destination only that one is ended, without one both are."""
+    peer = world.peer()
+    for number, topic in enumerate("tu"):
+        await peer.take_from(f"/topic/{topic}", "durable-subscription-name:n", ident=str(number))
+    await peer.vanish()
+    other = world.peer()
+    for _ in range(2):
+        await other.take_from("/topic/t", "durable-subscription-name:n", ident="0")
+        await other.say("UNSUBSCRIBE", "id:0")
+        await other.say("UNSUBSCRIBE", "durable-subscription-name:n", "destination:/topic/t")
+        assert list(world.runtime.engine.subscriptions.durables) == [("n", "u")]
+    await other.take_from("/topic/t", "durable-subscription-name:n", ident="0")
+    await other.say("UNSUBSCRIBE", "id:0")
+    await other.say("UNSUBSCRIBE", "durable-subscription-name:n")
+    assert (names(world), other.is_open) == ([], True)
 
 
 async def test_clients_with_equal_ids_of_subscriptions_do_not_meet(world: World) -> None:
@@ -167,6 +187,10 @@ async def test_a_durable_queue_needs_no_name(world: World) -> None:
     await peer.publish("/queue/a", "x")
     assert peer.bodies() == ["x"]
     assert names(world) == []
+    await peer.say("UNSUBSCRIBE", "id:1", "durable:true", "auto-delete:false")
+    assert peer.is_open
+    await peer.publish("/queue/a", "y")
+    assert (peer.frames, world.length("a")) == ([], 1)
 
 
 async def test_a_durable_pattern_gets_what_it_missed_of_each_topic(world: World) -> None:
@@ -209,6 +233,12 @@ async def test_one_that_is_away_too_long_is_removed(world: World) -> None:
     assert names(world) == ["mine"]
     await world.wait(2.0)
     assert names(world) == []
+
+
+async def test_without_asking_nobody_is_durable(world: World) -> None:
+    """A client-id alone does not make it so."""
+    peer = await subscribed(world, ("client-id:c",), ())
+    assert (names(world), peer.is_open) == ([], True)
 
 
 # `--durable-topics`: every subscriber whose connection has a client-id.

@@ -91,6 +91,36 @@ async def test_messages_do_not_wait_for_the_disk(held_world: World, store: HeldS
     assert peer.bodies() == ["x"]
 
 
+async def test_a_new_durable_subscriber_gets_nothing_before_its_receipt(held_world: World, store: HeldStore) -> None:
+    """Its backlog waits as long as the disk does, and longer if the peer does not read meanwhile."""
+    publisher, peer = held_world.peer(), held_world.peer()
+    held_world.set_topic("t", retain_count=10)
+    await publisher.receipt_of("SEND", "destination:/topic/t", body=b"x")
+    for ident in ("reads", "does not read"):
+        store.hold()
+        await peer.take_from("/topic/t", "durable:true", "from-seq:0", "receipt:r", ident=ident, ack="auto")
+        if ident != "reads":
+            peer.session.hold_back()
+        assert peer.frames == []
+        store.let_go()
+        await peer.receipt("r")
+        await publisher.receipt_of("SEND", "destination:/queue/b")
+        assert peer.bodies() == (["x"] if ident == "reads" else [])
+    peer.session.go_on()
+    await held_world.quiet()
+    assert peer.bodies() == ["x"]
+
+
+async def test_what_waits_for_the_disk_is_counted(held_world: World, store: HeldStore) -> None:
+    """So that nothing more is read from those who send faster than it can follow."""
+    peer = held_world.peer()
+    store.hold()
+    await peer.say("SEND", "destination:/queue/a")
+    assert not held_world.runtime.is_behind()
+    await peer.say("SEND", "destination:/queue/a", body=b"x" * (9 * 2**20))
+    assert held_world.runtime.is_behind()
+
+
 async def test_disconnect_waits_for_all_that_was_confirmed_before_it(held_world: World, store: HeldStore) -> None:
     """Its receipt is the last thing that comes, and then the connection is closed."""
     peer = held_world.peer()
@@ -144,8 +174,9 @@ async def test_when_the_store_fails_everybody_is_told_and_nothing_confirmed(call
     await waiting.closed()
     assert [one.command for one in waiting.frames] == ["ERROR"]
     assert idle.error().headers["message"] == "Unavailable"
-    late = world.peer()
-    await late.say("SEND", "destination:/queue/a", "receipt:r", body=b"3")
-    error = late.error()
-    assert (error.headers["message"], error.headers["receipt-id"]) == ("Unavailable", "r")
+    for lines in ((), ("colour:red",)):
+        late = world.peer()
+        await late.say("SEND", "destination:/queue/a", "receipt:r", *lines, body=b"3")
+        error = late.error()
+        assert (error.headers["message"], error.headers["receipt-id"]) == ("Unavailable", "r")
     await world.stop()

@@ -150,6 +150,14 @@ async def test_a_selector_chooses_by_headers(world: World, selector: str, expect
     assert sorted([*expected, *other.bodies()]) == ["far", "heavy", "light"]
 
 
+async def test_an_empty_selector_is_none(world: World) -> None:
+    """Programs send the header with nothing behind it."""
+    peer = world.peer()
+    await peer.take_from("/queue/a", "selector:", ack="auto")
+    await peer.publish("/queue/a", "x")
+    assert peer.bodies() == ["x"]
+
+
 async def test_an_exclusive_subscription_has_its_queue_alone(world: World) -> None:
     """In both spellings: others get nothing until it has gone."""
     for spelling in ("exclusive", "activemq.exclusive"):
@@ -174,6 +182,15 @@ async def test_no_local_leaves_out_what_one_has_sent(world: World, spelling: str
     await other.publish("/topic/t", "hers", headers=["keep:yes"])
     await other.publish("/topic/t", "unwanted", headers=["keep:no"])
     assert (me.bodies(), other.bodies()) == (["hers"], ["mine", "hers", "unwanted"])
+
+
+async def test_no_local_alone_leaves_nothing_else_out(world: World) -> None:
+    """Without a selector whatever others sent is wanted."""
+    me, other = world.peer(), world.peer()
+    await me.take_from("/queue/a", "no-local:true", ack="auto")
+    await me.publish("/queue/a", "mine")
+    await other.publish("/queue/a", "hers")
+    assert me.bodies() == ["hers"]
 
 
 async def test_a_connection_may_have_so_many_subscriptions(world: World) -> None:

@@ -41,18 +41,25 @@ async def test_who_only_names_it_is_subscribed_by_that(world: World) -> None:
     answers = asker.messages()
     assert [one.body for one in answers] == [b"!", b"!!"]
     assert {one.headers["subscription"] for one in answers} == {"/temp-queue/answers"}
+    assert {one.headers["destination"] for one in answers} == {"/temp-queue/answers"}
     assert not any("ack" in one.headers for one in answers)
+    assert world.length(temporary(world)[0]) == 0
     await asker.publish("/queue/questions", "again", headers=["reply-to:/temp-queue/answers"])
     assert answerer.take().headers["reply-to"] == question.headers["reply-to"]
 
 
 async def test_the_id_of_a_named_one_may_have_been_taken(world: World) -> None:
-    """A program that subscribed under that very id keeps its subscription."""
+    """A program that subscribed under that very id, even to something else, keeps its subscription."""
     asker = world.peer()
-    await asker.take_from("/temp-queue/a", ident="/temp-queue/a", ack="auto")
-    await asker.publish("/queue/questions", "?", headers=["reply-to:/temp-queue/a"])
-    assert asker.is_open
-    assert len(temporary(world)) == 1
+    for ident, destination in (("/temp-queue/a", "/temp-queue/a"), ("/temp-queue/b", "/queue/b")):
+        await asker.take_from(destination, ident=ident, ack="auto")
+        await asker.publish("/queue/questions", "?", headers=[f"reply-to:{ident}"])
+        await asker.publish(destination, "x")
+        assert asker.take().headers["subscription"] == ident
+        await asker.say("UNSUBSCRIBE", f"id:{ident}")
+        await asker.publish(destination, "y")
+        assert (asker.frames, asker.is_open) == ([], True)
+    assert len(temporary(world)) == 2
 
 
 async def test_a_connection_may_send_to_its_own(world: World) -> None:
@@ -114,6 +121,15 @@ async def test_it_goes_with_its_connection_and_late_answers_are_dropped(world: W
     assert world.length("log") == 2
 
 
+async def test_an_answer_in_a_transaction_arrives(world: World) -> None:
+    """With the acknowledgement of the question, or neither."""
+    asker, answerer, question = await asked(world, subscribed=False)
+    await answerer.say("BEGIN", "transaction:t")
+    await answerer.publish(question.headers["reply-to"], "!", headers=["transaction:t"])
+    await answerer.say("COMMIT", "transaction:t")
+    assert asker.bodies() == ["!"]
+
+
 async def test_what_was_not_worked_on_when_it_goes_is_gone(world: World) -> None:
     """Nobody would look for dead letters of it."""
     asker, answerer, question = await asked(world, subscribed=False)
@@ -134,6 +150,9 @@ async def test_a_temporary_queue_that_was_deleted_is_made_again(world: World) ->
     await asker.publish("/queue/questions", "?", headers=["reply-to:/temp-queue/answers"])
     await answerer.publish(answerer.take().headers["reply-to"], "!")
     assert asker.bodies() == ["!"]
+    engine.delete(next(key for key in engine.channels.queues if key.name.startswith("temp.")), world.runtime.now())
+    await asker.say("DISCONNECT", "receipt:r")
+    assert asker.take().headers["receipt-id"] == "r"
 
 
 async def test_other_replies_are_left_as_they_are(world: World) -> None:

@@ -28,7 +28,7 @@ class Browser:
 
     def next_slice(self) -> list[Message]:
         """Return what is to be shown next; nothing when all has been."""
-        if not self._left and not self._ends:
+        if not self._left:
             self._look_for_new()
         messages: list[Message] = []
         looked_at = 0

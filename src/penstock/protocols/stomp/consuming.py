@@ -93,8 +93,7 @@ class Subscriptions:
         ident = (PREFIX + name).encode()
         if ident in self._by_id:
             return
-        self._numbers += 1
-        subscription = Subscription(ident, self._numbers, AUTO, self._version, self.individual)
+        subscription = Subscription(ident, 0, AUTO, self._version, self.individual)
         subscription.shown_as = PREFIX + name
         consumer = subscription.consumer = Consumer(
             self._client, partial(self._deliver, subscription), credit=PREFETCH_DEFAULT, settles=True
@@ -121,7 +120,7 @@ class Subscriptions:
             durable = (name or "", headers.get("destination", "").removeprefix("/topic/"))
         if subscription is not None:
             ends = ends or subscription.durable_by_rule
-            durable = subscription.durable or durable
+            durable = subscription.durable
             self._stop(subscription)
         elif ident in self._browsers:
             del self._browsers[ident]
@@ -245,8 +244,6 @@ class Subscriptions:
         now = self._port.now()
         for message in subscription.held():
             message.cursor.release(message, now)
-        for message in subscription.consumer.inbox:
-            message.cursor.release(message, now) if not message.finished else None
         subscription.forget()
         subscription.consumer.close(now)
         del self._by_id[subscription.id]

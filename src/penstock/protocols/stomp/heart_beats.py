@@ -41,7 +41,7 @@ class HeartBeats:
         """Tell whether the peer is to be given up."""
         if not self.expected:
             return False
-        if self.is_heard or not self._heard_at:
+        if self.is_heard:
             self.is_heard, self._heard_at = False, now
         return now - self._heard_at > self._grace
 

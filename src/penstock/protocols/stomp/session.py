@@ -164,7 +164,6 @@ class Session:
             lines.append(b"version:1.0,1.1,1.2")
         body = text.encode(errors="replace")
         lines += [b"content-type:text/plain", b"content-length:%d" % len(body)]
-        self._receipts.clear()
         self._out.append(b"\n".join(lines) + b"\n\n" + body + b"\0")
         self._send_out()
         self.lost()
