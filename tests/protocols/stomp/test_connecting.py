@@ -120,6 +120,15 @@ async def test_a_login_that_does_not_come_ends_the_connection(world: World) -> N
     assert "10 seconds" in peer.error().body.decode()
 
 
+async def test_a_stranger_may_stop_reading(world: World) -> None:
+    """There is nothing to hold back yet."""
+    peer = world.peer(connect=False)
+    peer.session.hold_back()
+    peer.session.go_on()
+    peer.tell("CONNECT", "accept-version:1.2")
+    assert peer.take().command == "CONNECTED"
+
+
 async def test_a_refused_login_is_told_and_closed(world: World) -> None:
     """Whoever may not come in learns so, and nothing of what it sent ahead is done."""
     world.access = lambda user: PermissionDenied(f"there is no user {user!r}", key="login")
@@ -277,10 +286,14 @@ async def test_frames_after_a_wrong_one_are_not_done(world: World) -> None:
         frame("SEND", "destination:/queue/a", body=b"1")
         + frame("NONSENSE")
         + frame("SEND", "destination:/queue/a", body=b"2")
+        + b"no frame at all\n\n"
     )
+    peer.tell("CONNECT", "accept-version:1.2")
     peer.tell("SEND", "destination:/queue/a", body=b"3")
     await world.quiet()
     assert peer.error()
+    peer.turn()
+    assert (peer.frames, peer.turns_at) == ([], inf)
     assert world.length("a") == 1
 
 

@@ -119,18 +119,27 @@ async def test_what_waits_for_the_disk_is_counted(held_world: World, store: Held
     assert not held_world.runtime.is_behind()
     await peer.say("SEND", "destination:/queue/a", body=b"x" * (9 * 2**20))
     assert held_world.runtime.is_behind()
+    store.let_go()
+    for _ in range(4):
+        await peer.receipt_of("SEND", "destination:/queue/a", body=b"x" * (3 * 2**20))
+        assert not held_world.runtime.is_behind()
 
 
 async def test_disconnect_waits_for_all_that_was_confirmed_before_it(held_world: World, store: HeldStore) -> None:
     """Its receipt is the last thing that comes, and then the connection is closed."""
-    peer = held_world.peer()
+    peer, other = held_world.peer(), held_world.peer()
+    await peer.take_from("/queue/b")
     store.hold()
-    peer.session.receive(frame("SEND", "destination:/queue/a", "receipt:s") + frame("DISCONNECT", "receipt:d"))
-    await held_world.quiet()
+    last = frame("SEND", "destination:/queue/a", "receipt:s") + frame("DISCONNECT", "receipt:d")
+    late = frame("SEND", "destination:/queue/a", "receipt:late")
+    peer.session.receive(last + late)
+    peer.session.receive(late)
+    await other.publish("/queue/b", "x")
     assert (peer.frames, peer.is_open) == ([], True)
     store.let_go()
     await peer.closed()
     assert [one.headers["receipt-id"] for one in peer.frames] == ["s", "d"]
+    assert (held_world.length("a"), held_world.length("b")) == (1, 1)
 
 
 async def test_disconnect_without_a_receipt_closes_too(world: World) -> None:

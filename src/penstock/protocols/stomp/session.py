@@ -391,7 +391,6 @@ class Session:
         self._subscriptions.hold()  # what it was given now would count as failed without having been worked on
         self._confirm(headers, is_durable=True)
         receipts, self._receipts = self._receipts, []
-        self._port.touch()
         self._port.after(Level.SYNC, partial(self._say_goodbye, receipts))
 
     # Inside.
