@@ -61,6 +61,47 @@ def test_the_ballast_is_let_go_of_once() -> None:
         spares.with_ballast(lambda: spares.make("more", 1))
 
 
+def test_the_ballast_grows_with_the_index() -> None:
+    """The next index will be about as large as the last, and must find room on a full disk; a smaller one gives it back."""
+    disk = SimulatedDisk()
+    spares = spares_on(disk)
+    for index_bytes, expected in (
+        (0, BYTES // 2),
+        (BYTES, BYTES // 2 + BYTES),
+        (BYTES - 8, BYTES // 2 + BYTES),
+        (0, BYTES // 2),
+    ):
+        spares.index_bytes = index_bytes
+        assert spares.top_up()
+        assert len(disk.contents()[f"segments/{BALLAST}"]) == expected
+
+
+def test_what_can_be_given_up_is_the_last_resort() -> None:
+    """It is kept while the ballast is enough, and given up when there is none."""
+    disk = SimulatedDisk(capacity=int(2.5 * BYTES))
+    spares = spares_on(disk)
+    spares.top_up()
+    spares.with_ballast(lambda: spares.make("old", BYTES // 2), lambda: pytest.fail("the ballast is enough"))
+
+    def give_up() -> bool:
+        disk.remove("old")
+        return True
+
+    spares.with_ballast(lambda: spares.make("new", BYTES // 2), give_up)
+    assert "new" in disk.contents()
+
+
+def test_a_disk_that_fills_up_is_noticed_when_the_last_spare_is_taken() -> None:
+    """Whoever writes fast does not outrun the thread that tops up: publishers are stopped before there is nothing left."""
+    disk = SimulatedDisk(capacity=int(2.5 * BYTES))
+    spares = spares_on(disk)
+    spares.top_up()
+    spares.take("segments/a")
+    assert spares.has_room
+    spares.take("segments/b")
+    assert not spares.has_room
+
+
 def test_spares_of_an_earlier_process_are_used_again() -> None:
     """Those of the right size are kept, others made anew."""
     disk = SimulatedDisk(

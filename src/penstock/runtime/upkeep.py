@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 INDEX_BYTES = 64 * 2**20  # of log between two indexes: what a start after a crash has to replay
 INDEX_FACTOR = 2  # and this many times the size of the last index, so that indexes stay a part of what is written
 RECORD_BYTES = 45  # what a record takes besides its body, about
-ROOM_SECONDS = 1.0
+ROOM_SECONDS = 0.2  # between two tries to get room while nothing happens
 
 
 class Upkeep:
@@ -71,18 +71,19 @@ class Upkeep:
         if not self._busy.locked() and self._grown > max(INDEX_BYTES, INDEX_FACTOR * self._index_bytes):
             self._task = self._loop.create_task(self._or_fail(self._index_if_it_fits()))
 
-    async def collect(self) -> int:
+    async def collect(self, retention: Retention | None = None) -> int:
         """Save an index and free what nobody needs; returns the bytes freed.
 
         Twice, because stores may keep all that the index before the last one needs.
         """
-        return await self._index() + await self._index()
+        retention = retention or self.retention
+        return await self._index(retention) + await self._index(retention)
 
     async def save_last(self) -> None:
         """Save the index of a broker that stops."""
         if self._executor is not None:
             with contextlib.suppress(StoreFull):  # all is durable without it; the next start replays more
-                await self._index(collects=False)
+                await self._index(None)
 
     async def backup(self, path: str | os.PathLike[str]) -> int:
         """Write the present state to a file, while everything goes on; returns the size of the file."""
@@ -111,20 +112,27 @@ class Upkeep:
         self._runtime.engine.tidy(now)
 
     async def _make_room(self) -> None:
-        """Ask the store, which succeeds when others have freed some, and free what consumers have settled meanwhile."""
-        collected_at = -1
+        """Ask the store, which succeeds when others have freed some, and free what consumers have settled meanwhile.
+
+        History that no reader waits for is given up then: without room to settle in, the broker would have to stop.
+        """
+        retention = Retention(0.0, 0, self.retention.reader_hold)
+        is_due = True
         while not await self._loop.run_in_executor(self._executor, self._runtime.store.make_room):
-            if self._grown != collected_at:
+            pause = ROOM_SECONDS
+            if is_due or self._grown:
+                is_due = False
+                began = self._loop.time()
                 with contextlib.suppress(StoreFull):
-                    await self.collect()
-                collected_at = self._grown
-            await asyncio.sleep(ROOM_SECONDS)
+                    await self.collect(retention)
+                    pause = self._loop.time() - began  # half of the time: whoever drains fast uses the reserve up fast
+            await asyncio.sleep(pause)
         self._makes_room = None
         self._runtime.touch()
 
     async def _index_if_it_fits(self) -> None:
         try:
-            await self._index()
+            await self._index(self.retention)
         except StoreFull:
             self._grown = 0  # no room for an index now: it is tried again when the log has grown as much once more
 
@@ -137,30 +145,30 @@ class Upkeep:
         except Exception as error:
             self._runtime.break_down(error)
 
-    async def _index(self, *, collects: bool = True) -> int:
-        """Save an index of the present state, once the records that it covers are durable."""
+    async def _index(self, retention: Retention | None) -> int:
+        """Save an index of the present state, once the records that it covers are durable; collect unless None."""
         runtime = self._runtime
         async with self._busy:
             grown, position = self._grown, runtime.engine.effects.position
             state = snapshot.dump(runtime.engine)
             await runtime.confirm(Level.SYNC)
-            floor = self._floor(runtime.now())
-            freed = await self._loop.run_in_executor(self._executor, self._save, position, state, floor, collects)
+            floor = None if retention is None else self._floor(runtime.now(), retention)
+            freed = await self._loop.run_in_executor(self._executor, self._save, position, state, floor)
             self._grown -= grown
             return freed
 
-    def _save(self, position: int, state: dict[str, object], floor: int, collects: bool) -> int:
+    def _save(self, position: int, state: dict[str, object], floor: int | None) -> int:
         index = encoded(state)
         self._index_bytes = len(index)
         store = self._runtime.store
         store.save(position, index)
-        return store.collect(floor) if collects else 0
+        return 0 if floor is None else store.collect(floor)
 
-    def _floor(self, now: float) -> int:
+    def _floor(self, now: float, retention: Retention) -> int:
         """Return the position before which the log need not be kept as it was written."""
         runtime = self._runtime
         stretches = [
             LogStretch(stretch.first, stretch.last, stretch.bytes, stretch.newest)
             for stretch in runtime.store.stretches()
         ]
-        return runtime.engine.readers.floor(stretches, runtime.engine.effects.position, now, self.retention)
+        return runtime.engine.readers.floor(stretches, runtime.engine.effects.position, now, retention)

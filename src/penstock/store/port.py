@@ -107,7 +107,7 @@ class Store(ABC):
         return True
 
     def make_room(self) -> bool:
-        """Try to get room after `has_room` said no; asked about once a second from a thread."""
+        """Try to get room after `has_room` said no; asked a few times a second from a thread."""
         return True
 
     def stretches(self) -> list[Stretch]:

@@ -12,6 +12,9 @@ TEMPORARY = ".tmp"
 #: Segments are collected only as far as the older one reaches, so that either is enough to start from.
 KEPT = 2
 
+#: Does work that needs room; on a full disk once more with each of two ways to get some.
+WithBallast = Callable[[Callable[[], None], Callable[[], bool]], None]
+
 
 class Index(NamedTuple):
     """A saved index."""
@@ -32,18 +35,28 @@ class Indexes:
         """Return the position before which no index needs the log."""
         return self.kept[-KEPT].header.position if len(self.kept) >= KEPT else 0
 
-    def save(self, position: int, last: int, state: bytes, with_ballast: Callable[[Callable[[], None]], None]) -> None:
+    def save(self, position: int, last: int, state: bytes, with_ballast: WithBallast) -> None:
         """Write an index under a temporary name, sync it, give it its name, and let the oldest go."""
         data = pack_index(position, last, 0.0, state)
         path = self._free_path(position)
         temporary = path + TEMPORARY
-        with_ballast(lambda: write_file(self._file_system, temporary, data))
+        with_ballast(lambda: write_file(self._file_system, temporary, data), self._spare_one)
         self._file_system.rename(temporary, path)
         self._file_system.sync_directory(self._directory)
         self.kept.append(Index(path, unpack_index(data)[0]))
         while len(self.kept) > KEPT:
-            self._file_system.remove(self.kept[0].path)
-            del self.kept[0]
+            self._remove_oldest()
+
+    def _spare_one(self) -> bool:
+        """Let go of the oldest when there is no room for one more: the newer one is enough to start from."""
+        if len(self.kept) < KEPT:
+            return False
+        self._remove_oldest()
+        return True
+
+    def _remove_oldest(self) -> None:
+        self._file_system.remove(self.kept[0].path)
+        del self.kept[0]
 
     def _free_path(self, position: int) -> str:
         """Return a path that sorts after those there; the serial tells apart those of one position."""

@@ -120,6 +120,7 @@ class Journal(Store):
         self._indexes.kept = found.indexes
         active = found.segments[-1] if found.segments and not found.segments[-1].closed else None
         self._writer.start(active, found.last)
+        self._spares.index_bytes = found.indexes[-1].header.length if found.indexes else 0
         self._spares.adopt(found.spares)
         self._spares.top_up()
         if self._background:
@@ -204,6 +205,7 @@ class Journal(Store):
             # An index must not know more than the log that is on disk.
             last = self._writer.sync_file()
             self._make_room_for(lambda: self._indexes.save(position, last, index, self._spares.with_ballast))
+            self._spares.index_bytes = len(index)
 
     def collect(self, floor: int) -> int:
         with self._housekeeping:

@@ -26,7 +26,9 @@ class Spares:
         self.segment_bytes = segment_bytes
         self._lock = threading.Lock()
         self._ready: list[str] = []
-        self._ballast = False
+        self._ballast = 0  # bytes of it
+        #: Of the last index: the next one must fit into the ballast.
+        self.index_bytes = 0
         self._zeroed: dict[str, int] = {}
         #: Whether new messages can be taken.
         self.has_room = False
@@ -35,26 +37,23 @@ class Spares:
         """Take over what an earlier process made; what has another size is made anew."""
         for name in names:
             path = os.path.join(self._directory, name)
-            wanted = self.segment_bytes if name in SPARES else self.segment_bytes // 2
             file = self._file_system.open(path)
             size = file.size()
             file.close()
-            if size != wanted:
+            if name == BALLAST:
+                self._ballast = size
+            elif size != self.segment_bytes:
                 self._file_system.remove(path)
-            elif name == BALLAST:
-                self._ballast = True
             else:
                 self._ready.append(path)
-                self._zeroed[path] = wanted
+                self._zeroed[path] = size
 
     def top_up(self) -> bool:
         """Make what is missing; False when there is no room for it."""
         with self._lock:
             try:
                 self._make_spares(1)
-                if not self._ballast:
-                    self.make(os.path.join(self._directory, BALLAST), self.segment_bytes // 2)
-                    self._ballast = True
+                self._make_ballast()
                 self._make_spares(len(SPARES))
                 self.has_room = True
             except OSError as error:
@@ -62,6 +61,14 @@ class Spares:
                     raise
                 self.has_room = False
             return self.has_room
+
+    def _make_ballast(self) -> None:
+        """Make a ballast that is large enough, and not far too large."""
+        wanted = self.segment_bytes // 2 + self.index_bytes
+        if not wanted <= self._ballast <= 2 * wanted:
+            self._ballast = 0
+            self.make(os.path.join(self._directory, BALLAST), wanted)
+            self._ballast = wanted
 
     def _make_spares(self, count: int) -> None:
         for name in SPARES:
@@ -90,30 +97,35 @@ class Spares:
             # Renamed under the lock: once the spare's own name is free, the maintenance thread makes it anew.
             self._file_system.rename(self._ready[0], path)
             self._zeroed.pop(self._ready.pop(0), None)
-            return True
+            is_last = not self._ready
+        if is_last:
+            self.top_up()  # else it would be known too late that the disk is full
+        return True
 
     @property
     def ballast_dropped(self) -> bool:
         """Whether the ballast was let go of and not made again."""
         return not self._ballast
 
-    def drop_ballast(self) -> bool:
-        """Give the ballast's room back to the disk; False when it was gone already. `top_up` makes it again."""
-        with self._lock:
-            if not self._ballast:
-                return False
-            self._file_system.remove(os.path.join(self._directory, BALLAST))
-            self._ballast = False
-            return True
+    def with_ballast(self, work: Callable[[], None], give_up: Callable[[], bool] | None = None) -> None:
+        """Do work that needs room; when there is none, let go of the ballast, then of what `give_up` can, and try again."""
+        lack = lack_of_room(work)
+        if lack is None:
+            return
+        with self._lock:  # else the thread that tops up might take the room
+            for free in (self._drop_ballast, give_up):
+                if lack is not None and free is not None and free():
+                    lack = lack_of_room(work)
+        if lack is not None:
+            raise lack
 
-    def with_ballast(self, work: Callable[[], None]) -> None:
-        """Do work that needs room; when there is none, let go of the ballast and do it again."""
-        try:
-            work()
-        except OSError as error:
-            if not is_full(error) or not self.drop_ballast():
-                raise
-            work()
+    def _drop_ballast(self) -> bool:
+        """Give the ballast's room back to the disk; False when it was gone already. `top_up` makes it again."""
+        if not self._ballast:
+            return False
+        self._file_system.remove(os.path.join(self._directory, BALLAST))
+        self._ballast = 0
+        return True
 
     def zero_slice(self) -> bool:
         """Write zeros to a slice of the next segment; False when it is done.
@@ -133,6 +145,17 @@ class Spares:
                 file.close()
             self._zeroed[path] = done + len(_SLICE)
             return True
+
+
+def lack_of_room(work: Callable[[], None]) -> OSError | None:
+    """Do something; return the error if there was no room for it."""
+    try:
+        work()
+    except OSError as error:
+        if not is_full(error):
+            raise
+        return error
+    return None
 
 
 class Maintenance:
