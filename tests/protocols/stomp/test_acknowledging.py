@@ -194,6 +194,16 @@ async def test_a_refused_message_of_a_topic_comes_after_a_second(world: World) -
     assert (again.body, again.headers["delivery-count"]) == (b"1", "2")
 
 
+async def test_a_message_of_a_topic_that_shall_not_come_again_is_a_dead_letter_of_that_subscriber(world: World) -> None:
+    """Others keep theirs, and the subscriber stays."""
+    peer, other = world.peer(), world.peer()
+    for one in (peer, other):
+        await one.take_from("/topic/t")
+    await peer.publish("/topic/t", "x", "y")
+    await peer.say("NACK", *naming("1.2", peer.take()), "requeue:false")
+    assert (world.length("DLQ.topic.t"), peer.bodies(), other.bodies()) == (1, ["y"], ["x", "y"])
+
+
 async def test_who_refuses_one_message_of_a_topic_too_often_is_removed(world: World) -> None:
     """It is told by an ERROR, and what it had waiting is among the dead letters of the topic."""
     world.set_topic("t", max_failures=2)

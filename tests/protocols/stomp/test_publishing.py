@@ -3,6 +3,8 @@
 import pytest
 
 from penstock.model.limits import Limits
+from penstock.model.names import NO_TAGS, QueueKey
+from penstock.model.publication import Publication
 from tests.protocols.stomp.peers import World, frame
 
 SAID_BY_THE_BROKER = (
@@ -30,6 +32,27 @@ async def test_headers_travel_and_those_of_the_broker_do_not(world: World) -> No
     assert (message.headers["subscription"], message.headers["message-id"]) == ("1", f"0-{message.sequence}")
     assert message.headers["timestamp"] == str(int(world.clock.seconds * 1000))
     assert not {"ack", "JMSXUserID", "JMSXDeliveryCount", "receipt"} & message.headers.keys()
+
+
+async def test_headers_from_elsewhere_cannot_pass_for_those_of_the_broker(world: World) -> None:
+    """Other protocols let publishers name headers as they like, and then frames must still be whole."""
+    peer = world.peer("1.1")
+    await peer.take_from("/queue/a", ack="auto")
+    attributes = Publication(headers={"content-length": "1", "content-length ": "2", "ack": "x", "colour": "red"})
+    engine, now = world.runtime.engine, world.runtime.now()
+    engine.publish(
+        QueueKey("a", NO_TAGS),
+        b"whole",
+        now,
+        engine.clients.connect(now, bytes(16)),
+        4,
+        attributes.attributes(now, Limits()),
+    )
+    world.runtime.touch()
+    await world.quiet()
+    message = peer.take()
+    assert (message.body, message.headers["colour"]) == (b"whole", "red")
+    assert not {"ack", "content-length "} & message.headers.keys()
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"a\0b\n\0\0", bytes(range(256)), "grüße".encode()])

@@ -19,6 +19,8 @@ BEAT_MIN, BEAT_MAX = 200, 3_600_000
 
 def decoded(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return headers as texts."""
+    if b"" in headers:
+        raise BadRequest("a header has no name", key="headers")
     try:
         return {name.decode(): value.decode() for name, value in headers.items()}
     except UnicodeDecodeError:

@@ -19,8 +19,8 @@ _NAMING = (
     "activemq.subcriptionName",
 )
 _MARKING = ("durable", "persistent")
-#: What the broker says in a MESSAGE, which the header of `include-seq` must not be taken for.
-_SAID = frozenset(
+#: What the broker says in a MESSAGE, which nothing that a publisher has said must be taken for.
+SAID = frozenset(
     {
         "destination", "subscription", "tags", "ack", "message-id", "priority", "timestamp", "redelivered",
         "delivery-count", "expires", "content-length",
@@ -86,7 +86,7 @@ def _check(wish: Wish, headers: Texts) -> None:
         raise BadRequest("a topic cannot be browsed; subscribe with from-seq to see what it retains", key="browser")
     if wish.from_sequence is not None and not (is_topic or wish.browses):
         raise BadRequest("from-seq goes with topics and with browser:true", key="from-seq")
-    if wish.sequence_header is not None and (not wish.sequence_header or wish.sequence_header in _SAID):
+    if wish.sequence_header is not None and (not wish.sequence_header or wish.sequence_header in SAID):
         raise BadRequest(
             f"include-seq is {wish.sequence_header!r}; it must name a header of its own, such as seq", key="include-seq"
         )

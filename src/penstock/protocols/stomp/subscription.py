@@ -6,7 +6,7 @@ from penstock.engine.port import Consumer, headers_of
 from penstock.model.message import Message, State
 from penstock.model.records import Attribute
 from penstock.protocols.stomp.frames import escaped, unescapable
-from penstock.protocols.stomp.subscribing import AUTO, CLIENT, INDIVIDUAL
+from penstock.protocols.stomp.subscribing import AUTO, CLIENT, INDIVIDUAL, SAID
 
 _EXPIRES_AT = int(Attribute.EXPIRES_AT)
 _FIRST_TIME = b"redelivered:false\ndelivery-count:1\n"
@@ -114,7 +114,7 @@ class Subscription:
     def _more_headers(self, message: Message) -> bytes:
         record = message.record
         lines = [b"redelivered:%b\ndelivery-count:%d" % (b"true" if message.redelivered else b"false", message.attempt)]
-        lines += [self._line(name, value) for name, value in headers_of(record).items()]
+        lines += [self._line(name, value) for name, value in headers_of(record).items() if name.strip() not in SAID]
         attributes = record[6]
         if attributes is not None and _EXPIRES_AT in attributes:
             lines.append(b"expires:%d" % (attributes[_EXPIRES_AT] * 1000))
