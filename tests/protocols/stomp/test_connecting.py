@@ -1,5 +1,6 @@
 """Connecting: versions, logins, limits before and after, heart-beats, and what a wrong frame is answered by."""
 
+from collections.abc import Callable
 from math import inf
 
 import pytest
@@ -155,6 +156,35 @@ async def test_what_is_sent_ahead_of_the_answer_is_done_after_it(world: World) -
     assert world.length("a") == 2
 
 
+async def test_a_login_may_be_looked_at_for_long(world: World) -> None:
+    """When many log in at once each waits for its turn; the peer has done its part. One that has gone is not let in."""
+    later = []
+    world.login = lambda user, secret, then: later.append(then)  # type: ignore[method-assign]
+    patient, gone = world.peer(connect=False), world.peer(connect=False)
+    for peer in (patient, gone):
+        peer.tell("CONNECT", "accept-version:1.2")
+    await world.wait(60.0)
+    await gone.vanish()
+    for then in later:
+        then(Access.to_all("guest"))
+    assert patient.take().command == "CONNECTED"
+    assert len(list(world.runtime.engine.clients)) == 1
+
+
+@pytest.mark.parametrize(("version", "user"), [("1.0", "ann"), ("1.2", " ann")])
+async def test_spaces_in_a_login_go_by_version(world: World, version: str, user: str) -> None:
+    """1.0 writes them behind its colons, and later versions mean them."""
+    users = []
+
+    def login(user: str | None, secret: str | None, then: Callable[[Access], None]) -> None:
+        users.append(user)
+        then(Access.to_all(user or ""))
+
+    world.login = login  # type: ignore[method-assign]
+    world.peer(version, "login: ann")
+    assert users == [user]
+
+
 async def test_little_can_be_sent_ahead_of_the_answer(world: World) -> None:
     """A stranger cannot fill the memory while its secret is looked at."""
     world.login = lambda user, secret, then: None  # type: ignore[method-assign]
@@ -252,6 +282,8 @@ async def test_nobody_removes_the_durable_subscriber_of_a_channel_that_he_may_no
         (("SEND", "destination:/queue/a", *(f"h{number}:x" for number in range(257))), "256"),
         (("SEND", "destination:/queue/a", "h:" + "x" * 65_600), "65536"),
         (("SEND", "destination:/queue/\udcff"), "UTF-8"),
+        (("SEND", "destination:/queue/a", "colour:\udcff"), "UTF-8"),
+        (("SEND", "destination:/queue/a", ":red"), "no name"),
         (("ACK", "id:1-1"), "1-1"),
         (("ACK",), "which message"),
         (("NACK", "id:1-1"), "1-1"),
@@ -272,6 +304,7 @@ async def test_a_wrong_frame_is_answered_and_the_connection_closed(
     error = peer.error()
     assert error.headers["receipt-id"] == "r:1"
     assert error.headers["content-type"] == "text/plain"
+    assert "version" not in error.headers
     assert error.headers["content-length"] == str(len(error.body))
     assert word in error.body.decode()
     await other.take_from("/queue/b", ack="auto")

@@ -121,6 +121,8 @@ class Session:
         """Do what is due: the end of waiting for a login, heart-beats both ways, and browsing."""
         if self.is_closed:
             return inf
+        if self._sent_ahead is not None:  # the peer has done its part
+            return inf
         if self._client is None:
             self._login_by = self._login_by or now + LOGIN_SECONDS
             if now >= self._login_by:
