@@ -96,8 +96,10 @@ async def test_a_session_wants_its_turn_when_something_may_be_due(world: World, 
 
 
 async def test_version_1_0_has_no_heart_beats(world: World) -> None:
-    """A client of 1.0 is neither beaten to nor given up."""
-    peer = world.peer("1.0", "heart-beat:1000,1000")
+    """A client of 1.0 is neither beaten to nor given up, nor told of any."""
+    peer = world.peer(connect=False)
+    peer.tell("CONNECT", "heart-beat:1000,1000")
+    assert "heart-beat" not in peer.take().headers
     for _ in range(10):
         await world.wait(1.0)
     assert (peer.beats, peer.is_open) == (0, True)
@@ -219,6 +221,17 @@ async def test_permissions_hold_for_each_channel(world: World) -> None:
         await peer.say(*refused, "receipt:r")
         error = peer.error()
         assert (error.headers["message"], error.headers["receipt-id"]) == ("PermissionDenied", "r"), refused
+
+
+async def test_who_may_answer_may_do_so_wherever_it_was_asked_to(world: World) -> None:
+    """The name in `reply-to` cannot be guessed: having it is the permission."""
+    asker = world.peer()
+    await asker.publish("/queue/in.a", "?", headers=["reply-to:/temp-queue/answers"])
+    world.access = lambda user: Access(user, {Action.CONSUME: ["in.*"]})
+    answerer = world.peer()
+    await answerer.take_from("/queue/in.a", ack="auto")
+    await answerer.publish(answerer.take().headers["reply-to"], "!")
+    assert (answerer.is_open, asker.bodies()) == (True, ["!"])
 
 
 async def test_nobody_removes_the_durable_subscriber_of_a_channel_that_he_may_not_consume(world: World) -> None:

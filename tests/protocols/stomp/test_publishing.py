@@ -252,3 +252,4 @@ async def test_more_destinations_than_a_session_remembers_are_all_served(world: 
     peer.tell("SEND", "destination:/queue/q0", body=b"x")
     await world.quiet()
     assert (world.length("q0"), world.length("q1000")) == (2, 1)
+    assert len(peer.session._targets) < 1000

@@ -4,8 +4,18 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from penstock.store.memory import Memory
 from tests.broker.stores import FailingStore, HeldStore
 from tests.protocols.stomp.peers import Peer, World, frame
+
+
+class FullMemory(Memory):
+    """Has no room when it is told so."""
+
+    is_full = False
+
+    def has_room(self) -> bool:
+        return not self.is_full
 
 
 @pytest.fixture
@@ -167,6 +177,32 @@ async def test_after_an_error_nothing_is_confirmed(world: World) -> None:
     await world.quiet()
     assert [one.headers["receipt-id"] for one in peer.frames] == ["a"]
     assert peer.error()
+
+
+async def test_when_the_disk_is_full_publishers_are_refused_and_consumers_go_on() -> None:
+    """A SEND and a COMMIT with one are refused; what is acknowledged, in a transaction too, makes room."""
+    store = FullMemory()
+    world = World(store)
+    await world.start()
+    consumer = world.peer()
+    await consumer.take_from("/queue/a")
+    await consumer.publish("/queue/a", "1", "2")
+    first, second = (one.headers["ack"] for one in consumer.messages())
+    store.is_full = True
+    await consumer.say("ACK", f"id:{first}", "receipt:r")
+    await consumer.say("BEGIN", "transaction:t")
+    await consumer.say("ACK", f"id:{second}", "transaction:t")
+    await consumer.say("COMMIT", "transaction:t", "receipt:c")
+    assert [one.headers["receipt-id"] for one in consumer.frames] == ["r", "c"]
+    for lines in ((), ("colour:red",), ("transaction:t",)):
+        publisher = world.peer()
+        publisher.tell("BEGIN", "transaction:t")
+        await publisher.say("SEND", "destination:/queue/a", *lines, body=b"3")
+        if "transaction:t" in lines:
+            await publisher.say("COMMIT", "transaction:t")
+        assert "disk is full" in publisher.error().body.decode()
+    assert world.length("a") == 0
+    await world.stop()
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])
