@@ -152,6 +152,20 @@ async def test_disconnect_waits_for_all_that_was_confirmed_before_it(held_world:
     assert (held_world.length("a"), held_world.length("b")) == (1, 1)
 
 
+async def test_nothing_is_sent_to_who_has_gone_meanwhile(held_world: World, store: HeldStore) -> None:
+    """Neither receipts nor the answer to DISCONNECT find anybody."""
+    sender, leaver, staying = (held_world.peer() for _ in range(3))
+    store.hold()
+    for peer in (sender, leaver, staying):
+        await peer.say("SEND", "destination:/queue/a", "receipt:s")
+    await leaver.say("DISCONNECT", "receipt:d")
+    await sender.vanish()
+    await leaver.vanish()
+    store.let_go()
+    await staying.receipt("s")
+    assert (sender.frames, leaver.frames) == ([], [])
+
+
 async def test_disconnect_without_a_receipt_closes_too(world: World) -> None:
     """Old programs do not wait for anything."""
     peer = world.peer()
