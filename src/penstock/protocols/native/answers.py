@@ -35,6 +35,10 @@ class Answers:
         """Say something when all of this wake-up is persisted so far."""
         self._until(level).append(self.writer.answer(answer))
 
+    def notify(self, level: Level, label: int, stage: str) -> None:
+        """Tell of a stage when all of this wake-up is persisted so far."""
+        self._until(level).append(self.writer.notice(label, stage))
+
     def deliver(self, level: Level, message: Message, label: int | None) -> None:
         """Send a message when its assignment is persisted so far."""
         self._until(level).append(self.writer.delivery(message, label))

@@ -7,17 +7,16 @@
     enum       u32 number of the variant, then what it has
     bool u8 · u32 · u64 · i64 · f64
 
-How the fields of each request and answer follow one another is in `messages`; what is sent and read most often has a
-way of its own below, which a test compares with the general one.
+How the fields of each request and answer follow one another is in `messages`. What is sent and read most often has a
+shorter way in `often`.
 """
 
 import struct
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from penstock.model.errors import BadRequest
-from penstock.model.message import Message
 from penstock.protocols.native.json import Refused, body_of, wire_of
 from penstock.protocols.native.messages import (
     ANSWERS,
@@ -25,13 +24,7 @@ from penstock.protocols.native.messages import (
     REQUESTS,
     Answer,
     AnyRequest,
-    Delivery,
-    Finish,
-    NoticeOf,
-    Ok,
-    Post,
     Request,
-    StageName,
     Wire,
 )
 
@@ -296,18 +289,16 @@ _ANSWERS = tuple(_ANSWER_LAYOUTS.values())
 
 def read_request(data: bytes, position: int, end: int) -> AnyRequest | Refused:
     """Read the request that stands between two positions; what follows its last field is passed over."""
-    found = _read_often(data, position, end)
-    if found is not None:
-        return found
     try:
         return cast("AnyRequest", _read_variant(_Reader(data, position, end), _REQUESTS, REQUESTS))
     except BadRequest as error:
         return Refused(error, None)
 
 
-def read_answer(data: bytes) -> Answer:
-    """Read one answer."""
-    return cast("Answer", _read_variant(_Reader(data, 0, len(data)), _ANSWERS, ANSWERS))
+def read_answer(data: bytes, position: int = 0, end: int | None = None) -> Answer:
+    """Read the answer that stands between two positions."""
+    reader = _Reader(data, position, len(data) if end is None else end)
+    return cast("Answer", _read_variant(reader, _ANSWERS, ANSWERS))
 
 
 def written(one: Request | Answer) -> bytes:
@@ -317,120 +308,10 @@ def written(one: Request | Answer) -> bytes:
     return b"".join(out)
 
 
-# What is read most often: a `post` that says nothing beyond its label, and a `finish`.
-
-_POST, _FINISH = REQUESTS.index(Post), REQUESTS.index(Finish)
-_OFTEN = (_POST, _FINISH)
-_HEAD = struct.Struct("<IBQ")  # variant, whether there is a queue, bytes of its name
-_POST_END = struct.Struct("<IBQ")  # priority, whether there is a label, the label
-#: `notify` to `dedup_id` when all are left out.
-_POST_REST = bytes(8 + 8 + 1 + 8 + 8 + 4)
-_FINISH_END = struct.Struct("<QIB")  # sequence, shard, whether there is a label
-
-
-def _read_often(data: bytes, position: int, end: int) -> Post | Finish | None:
-    """Read what is sent most often; None if it is something else, or is wrong."""
-    if end - position < _HEAD.size:
-        return None
-    variant, has_queue, size = _HEAD.unpack_from(data, position)
-    if has_queue != 1 or variant not in _OFTEN:
-        return None
-    start = position + _HEAD.size + size
-    if variant == _POST:
-        if end - start < 8:
-            return None
-        body_start = start + 8
-        body_end = body_start + int.from_bytes(data[start:body_start], "little")
-        label_end = body_end + _POST_END.size
-        if end - label_end < len(_POST_REST):
-            return None
-        priority, has_label, label = _POST_END.unpack_from(data, body_end)
-        if has_label != 1 or not data.startswith(_POST_REST, label_end):
-            return None
-        try:
-            queue = data[position + _HEAD.size : start].decode()
-        except UnicodeDecodeError:
-            return None
-        return Post(queue=queue, message=data[body_start:body_end], priority=priority, label=label)  # type: ignore[arg-type]  # bytes, as bincode has it
-    if end - start < _FINISH_END.size + 1:
-        return None
-    sequence, shard, has_label = _FINISH_END.unpack_from(data, start)
-    if has_label or data[start + _FINISH_END.size]:
-        return None
-    try:
-        queue = data[position + _HEAD.size : start].decode()
-    except UnicodeDecodeError:
-        return None
-    return Finish(queue=queue, sequence=sequence, shard=shard)
-
-
-# What is written most often.
-
-_DELIVERY_HEAD = struct.Struct("<IBQIQQ")  # variant, 1, label, shard, sequence, bytes of the body
-_DELIVERY_BARE = struct.Struct("<IBIQQ")  # the same without a label
-_DELIVERY_END = struct.Struct("<IIIQBd")  # id, attempt, priority, no headers, whether redelivered, published at
-_OK = struct.Struct("<IBQBI")  # variant, 1, label, late, shard
-_NOTICE = struct.Struct("<IBQIB")  # variant, 1, label, stage, late
-_STAGES = {name: number for number, name in enumerate(get_args(get_args(StageName)[0]))}
-_LENGTH = struct.Struct(">I")
-_OK_NUMBER, _NOTICE_NUMBER, _DELIVERY_NUMBER = ANSWERS.index(Ok), ANSWERS.index(NoticeOf), ANSWERS.index(Delivery)
-#: Queues and subscribers that a writer remembers; the next one makes it begin afresh.
-_ORIGINS_MAX = 1000
-
-
-class BincodeWriter:
-    """Writes answers; on a stream each begins with its length."""
-
-    is_text = False
-    __slots__ = ("_is_framed", "_origins")
-
-    def __init__(self, *, is_framed: bool) -> None:
-        self._is_framed = is_framed
-        #: The fields from `queue` to `topic`, by the queue or subscriber that messages come from.
-        self._origins: dict[object, bytes] = {}
-
-    def answer(self, answer: Answer) -> bytes:
-        """Return an answer as a frame."""
-        return self._framed(written(answer))
-
-    def ok(self, label: int, sequence: int | None) -> bytes:
-        """Return what answers a post, or a settlement that was not late."""
-        rest = b"\0\0" if sequence is None else b"\1%b\0" % _U64.pack(sequence)
-        return self._framed(_OK.pack(_OK_NUMBER, 1, label, 0, 0) + rest)
-
-    def notice(self, label: int, stage: str) -> bytes:
-        """Return a notice of a stage."""
-        return self._framed(_NOTICE.pack(_NOTICE_NUMBER, 1, label, _STAGES[stage], 0))
-
-    def delivery(self, message: Message, label: int | None) -> bytes:
-        """Return a message."""
-        record = message.record
-        body = record[7]
-        if label is None:
-            head = _DELIVERY_BARE.pack(_DELIVERY_NUMBER, 0, 0, record[3], len(body))
-        else:
-            head = _DELIVERY_HEAD.pack(_DELIVERY_NUMBER, 1, label, 0, record[3], len(body))
-        origin = self._origins.get(message.cursor) or self._learn(message)
-        rest = (message.id, message.attempt, record[5])
-        if record[6] is None or not message.headers:
-            end = _DELIVERY_END.pack(*rest, 0, message.redelivered, record[2])
-        else:
-            out = [struct.pack("<III", *rest)]
-            _OF_WIRE["BTreeMap<String, String>"].write(message.headers, out)
-            end = b"".join(out) + struct.pack("<Bd", message.redelivered, record[2])
-        return self._framed(b"%b%b%b%b%b" % (head, body, b"\1" if message.finished else b"\0", origin, end))
-
-    def _framed(self, answer: bytes) -> bytes:
-        return _LENGTH.pack(len(answer)) + answer if self._is_framed else answer
-
-    def _learn(self, message: Message) -> bytes:
-        cursor = message.cursor
-        out: list[bytes] = []
-        named = _option(_TEXT)
-        named.write(cursor.name if cursor.is_queue else None, out)
-        _OF_WIRE["Vec<String>"].write(sorted(cursor.tags), out)
-        named.write(None if cursor.is_queue else cursor.name, out)
-        if len(self._origins) >= _ORIGINS_MAX:
-            self._origins.clear()
-        origin = self._origins[cursor] = b"".join(out)
-        return origin
+def written_fields(kind: type[Request] | type[Answer], fields: Mapping[str, Any]) -> bytes:
+    """Write some fields of a kind, which must follow one another in this order."""
+    out: list[bytes] = []
+    for name, codec in (_REQUEST_LAYOUTS.get(kind) or _ANSWER_LAYOUTS[kind]).codecs:
+        if name in fields:
+            codec.write(fields[name], out)
+    return b"".join(out)

@@ -88,8 +88,11 @@ def _reason(peer: Peer, request: Finish | Fail | Release | Reject) -> str:
 
 
 def _tell_finished(peer: Peer, request: Finish, *, late: bool) -> None:
-    if request.response is not None:
-        answer = NoticeOf(label=request.label, notice=request.response, late=late)
-        peer.answers.promise(LEVELS[request.response], answer)
-    elif request.label is not None:
-        peer.answers.say(Ok(label=request.label, late=late))
+    answers, label, response = peer.answers, request.label, request.response
+    if late or label is None:
+        told = Ok(label=label, late=late) if response is None else NoticeOf(label=label, notice=response, late=late)
+        answers.promise(Level.READY if response is None else LEVELS[response], told)
+    elif response is None:
+        answers.out.append(answers.writer.ok(label, None))
+    else:
+        answers.notify(LEVELS[response], label, response)

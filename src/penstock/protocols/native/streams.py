@@ -7,9 +7,9 @@ from typing import Protocol
 
 from penstock.model.errors import BadRequest, PenstockError, TooLarge
 from penstock.model.message import Message
-from penstock.protocols.native.bincode import BincodeWriter, read_request
 from penstock.protocols.native.json import JsonWriter, Refused, read_line, read_lines
 from penstock.protocols.native.messages import Answer, AnyRequest
+from penstock.protocols.native.often import BincodeWriter, read_request
 
 #: What the first bytes of a stream of bincode frames are.
 PREFACE = b"PSTK\x01"
