@@ -109,6 +109,25 @@ def durable
   again.disconnect({ receipt: "bye" })
 end
 
+# Tells on standard output when it has subscribed and what it gets, until it gets "last".
+def restarts
+  client = Stomp::Connection.new(
+    hosts: [{ login: "", passcode: "", host: HOST, port: PORT.to_i }], reliable: true, initial_reconnect_delay: 0.1,
+    max_reconnect_delay: 0.2, connect_headers: { "accept-version" => "1.2", "host" => "/", "client-id" => NAME },
+    logger: Stomp::NullLogger.new
+  )
+  durable = { id: "mine", "durable-subscription-name" => "n", ack: "client-individual", receipt: "subscribed" }
+  client.subscribe("/topic/#{NAME}", durable)
+  loop do
+    frame = client.receive
+    puts frame.command == "RECEIPT" ? frame.headers["receipt-id"] : frame.body
+    $stdout.flush
+    acknowledge(client, frame) if frame.command == "MESSAGE"
+    break if frame.body == "last"
+  end
+  client.disconnect({ receipt: "bye" })
+end
+
 def heart_beats
   connection = connect("1.2", headers: { "heart-beat" => "400,400" }, max_hbread_fails: 1, fast_hbs_adjust: 0.1)
   connection.subscribe("/queue/#{NAME}", { id: "1" })
@@ -128,6 +147,7 @@ SCENARIOS = {
   "transactions" => -> { transactions },
   "refusals" => -> { refusals },
   "durable topics" => -> { durable },
+  "restarts" => -> { restarts },
   "heart-beats" => -> { heart_beats },
 }.freeze
 

@@ -167,6 +167,24 @@ const scenarios = {
     await again.client.deactivate();
   },
 
+  // Tells on standard output when it has subscribed and what it gets, until it gets "last".
+  async restarts() {
+    const program = new Program({ reconnectDelay: 100 });
+    program.client.onConnect = () => {
+      program.client.watchForReceipt("subscribed", () => console.log("subscribed"));
+      const durable = { id: "mine", durable: "true", "auto-delete": "false" };
+      program.subscribe(`/topic/${name}`, { ...durable, ack: "client-individual", receipt: "subscribed" });
+    };
+    program.client.activate();
+    for (let body = ""; body !== "last"; ) {
+      const message = await program.next();
+      body = message.body;
+      console.log(body);
+      message.ack();
+    }
+    await program.client.deactivate();
+  },
+
   async errors() {
     const program = new Program();
     await program.connect();
