@@ -1,9 +1,13 @@
-"""The wheel is what people get: it builds, holds what it should, and the installed copy passes its tests."""
+"""The wheel is what people get: it builds, holds what it should, and the installed copy passes its tests.
+
+There are two: one of sources alone, and one in which hatch_build.py has compiled the modules where the time goes.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
 from pathlib import Path
@@ -11,21 +15,23 @@ from pathlib import Path
 import pytest
 
 import penstock
+from tests.conftest import require
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The tests that run against the installed copy, as far as they exist: those without sockets, crashes and waiting.
-INSTALLED = ["model", "engine", "store", "contract", "packaging/test_names.py"]
+INSTALLED = ["model", "engine", "store", "contract", "broker", "protocols", "packaging/test_names.py"]
+FORMS = {"interpreted": "0", "compiled": "1"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def run(*command: str | Path, cwd: Path) -> str:
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     """Run a command away from the repository's own environment, and return what it printed; fail if it failed."""
     env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env=env,
+        env=env | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -35,11 +41,23 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module", params=FORMS)
+def form(request: pytest.FixtureRequest) -> str:
+    """Return which of the two wheels is meant."""
+    name: str = request.param
+    if name == "compiled":
+        compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+        require(shutil.which(compiler), f"there is no C compiler {compiler}")
+        require((Path(sysconfig.get_path("include")) / "Python.h").exists(), "the headers of Python are not there")
+    return name
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(form: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel from the tree."""
     directory = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, ROOT, cwd=directory)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, ROOT]
+    run(*build, cwd=directory, PENSTOCK_COMPILE=FORMS[form])
     (built,) = directory.glob("*.whl")
     return built
 
@@ -54,16 +72,27 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_and_nothing_else(form: str, wheel: Path) -> None:
     """No tests, no scripts, no leftovers; the marker for type checkers and the licence are there."""
     names = zipfile.ZipFile(wheel).namelist()
-    tops = {name.split("/")[0] for name in names}
+    libraries = [name for name in names if name.endswith(".so")]
+    tops = {name.split("/")[0] for name in names if name not in libraries}
     assert tops == {"penstock", f"penstock-{penstock.__version__}.dist-info"}
     assert "penstock/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name]
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert sources == {name for name in names if name.endswith(".py")}
+    assert bool(libraries) is (form == "compiled")
+    assert ("-none-any.whl" in wheel.name) is (form == "interpreted")
+
+
+def test_what_is_compiled_is_what_runs(form: str, python: Path, tmp_path: Path) -> None:
+    """The interpreter takes the library where there is one, and the source elsewhere."""
+    show = "import penstock.engine.queue as hot, penstock.broker as other; print(hot.__file__, other.__file__)"
+    hot, other = run(python, "-c", show, cwd=tmp_path).split()
+    assert hot.endswith(".so") is (form == "compiled")
+    assert other.endswith(".py")
 
 
 def test_the_installed_copy_passes_its_tests(python: Path, tmp_path: Path) -> None:
