@@ -1,11 +1,13 @@
 """T4 and T7: a crash at every call of the disk, also during recovery and compaction, loses nothing that was promised."""
 
+import errno
 import random
 
 import pytest
 
-from tests.crash.journal_world import World, check, index_at, record_at
-from tests.crash.simulated_disk import Crashes, SimulatedDisk
+from penstock.model.errors import StoreError
+from tests.crash.journal_world import World, check, check_recovered, index_at, new_journal, record_at
+from tests.crash.simulated_disk import Crashes, Fault, SimulatedDisk
 
 OPERATIONS = 2000
 SEEDS_OF_TORN_DISKS = 2
@@ -113,3 +115,33 @@ def test_crashes_while_whole_segments_are_removed_leave_no_hole() -> None:
             for seed in range(20):
                 check(crashes.torn(seed), world.promises, crashes.at, again=False)
     assert [call.name for call in crashes.calls[begin:]].count("remove") >= 3
+
+
+def test_a_loss_of_power_after_a_kill_keeps_every_promise() -> None:
+    """Killed at any call, started again, and confirmed once more: what that builds on is on disk, whatever was not synced."""
+    for at in range(1, 1000):
+        world = World(SimulatedDisk(), 11)
+        world.disk.fault = Fault(at, errno.EIO, permanent=True)  # nothing more reaches the disk: as if it were killed
+        try:
+            world.open()
+            world.run(OPERATIONS // 8)
+        except StoreError:
+            world.journal.close()
+        else:
+            assert at > OPERATIONS // 8, "the work did too little to test it"
+            return
+        world.disk.fault = None
+        promises, before = world.promises, len(world.disk.calls)
+        journal = new_journal(world.disk, salt=at)
+        end = check_recovered(journal, promises, promises.synced_by(before), promises.saved_by(before))
+        promises.batches = [batch for batch in promises.batches if batch[0] <= end]
+        promises.batches.append((end + 1, end + 1, ()))
+        journal.write(end + 1, [record_at(end + 1)], ())
+        journal.sync()
+        promises.synced.append((len(world.disk.calls), end + 1))
+        crashes = Crashes(world.disk)
+        while crashes.at < len(crashes.calls):
+            crashes.step()
+        for image in images(crashes, at):
+            check(image, promises, crashes.at, again=False)
+    raise AssertionError("the work did not come to its end")

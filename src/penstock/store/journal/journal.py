@@ -118,8 +118,7 @@ class Journal(Store):
         self._catalogue.segments = found.segments
         self._catalogue.adopted = not found.segments
         self._indexes.kept = found.indexes
-        active = found.segments[-1] if found.segments and not found.segments[-1].closed else None
-        self._writer.start(active, found.last)
+        self._writer.start(found.segments[-1] if found.segments else None, found.last)
         self._spares.index_bytes = found.indexes[-1].header.length if found.indexes else 0
         self._spares.adopt(found.spares)
         self._spares.top_up()

@@ -49,14 +49,16 @@ class Writer:
         self._gone: list[int] = []
 
     def start(self, segment: Segment | None, last: int) -> None:
-        """Go on after `last`, in the segment that recovery left open."""
+        """Go on after `last`, in the last segment if recovery left it open."""
         self.last = last
         if segment is None:
             return
         with self._catalogue.lock:
-            file = self._activate(segment)
-        # What a killed process wrote can be read, but nothing says that it is on disk already.
+            file = self._catalogue.files.pin(segment) if segment.closed else self._activate(segment)
+        # What a killed process wrote can be read, its footer too, but nothing says that it is on disk already.
         file.sync()
+        if segment.closed:
+            self._catalogue.unpin(segment)
 
     def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
         """Hand one batch to the operating system, by one write."""
