@@ -19,6 +19,9 @@ from penstock.model.errors import PenstockError, StoreFailed
 from penstock.server.server import Server
 
 CONFIG = "config"
+#: How long a thread may keep the interpreter while another wants it. The thread that commits wants it for moments, and
+#: all who wait for a confirmation wait with it.
+SWITCH_SECONDS = 0.00005
 
 
 def serve(**given: Any) -> None:
@@ -63,6 +66,7 @@ serve.__signature__ = Signature([*map(_parameter, OPTIONS), _CONFIG])  # type: i
 
 
 def _run(server: Server) -> PenstockError | None:
+    sys.setswitchinterval(SWITCH_SECONDS)
     if find_spec("uvloop") is not None:
         import uvloop  # noqa: PLC0415  # it is not there on every platform
 
