@@ -1,5 +1,6 @@
 """Brokers that measurements start and stop: `penstock serve`, and RabbitMQ where its Debian package is installed."""
 
+import json
 import os
 import resource
 import shutil
@@ -10,10 +11,13 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from harness import progress
 
 #: Erlang takes its time.
 START_SECONDS = 90.0
+LOAD = Path(__file__).with_name("stomp_load.py")
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
@@ -119,6 +123,16 @@ class RabbitMQ(Served):
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(free_port()),
         }
+
+
+def load(broker: Served, name: str, messages: int, *options: str) -> dict[str, Any]:
+    """Run a load on a broker, and return what came of it, with the processor time of the broker for a message."""
+    progress(f"{broker.name}: {name}")
+    before = broker.cpu_seconds
+    command = [sys.executable, str(LOAD), "--port", str(broker.port), "--messages", str(messages), *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {**found, "cpu_us": (broker.cpu_seconds - before) / messages * 1e6}
 
 
 def free_port() -> int:

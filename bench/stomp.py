@@ -1,29 +1,19 @@
-"""What STOMP costs, with RabbitMQ beside it in the same run: messages a second, latencies, idle connections, one at a time.
+"""What STOMP costs, with RabbitMQ beside it in the same run: messages a second, latencies, one at a time.
 
 Every receipt of Penstock waits for the disk. Broker and load share the machine. RabbitMQ is measured where Debian's package
 `rabbitmq-server` is installed; its queues are durable and its messages persistent, and it does not wait for the disk.
 """
 
 import argparse
-import asyncio
-import json
 import os
-import resource
-import subprocess
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from brokers import Penstock, RabbitMQ, Served
-from harness import bar, describe_machine, directory, parser, progress, table
+from brokers import Penstock, RabbitMQ, Served, load
+from harness import bar, describe_machine, directory, parser, table
 
-LOAD = Path(__file__).with_name("stomp_load.py")
-IDLE_CONNECTIONS = 10_000
-IDLE_BYTES_MAX = 25_000
 LONE_MESSAGES = 2_000
 
 
@@ -48,16 +38,6 @@ SCENARIOS = (
     ),
 )
 TOPIC = Scenario("topic, 1 publisher, 5 subscribers", 100_000, ("--topic", "--consumers", "5"), 0.0, 150_000)
-
-
-def load(broker: Served, name: str, messages: int, *options: str) -> dict[str, Any]:
-    """Run a load on a broker, and return what came of it, with the processor time of the broker for a message."""
-    progress(f"{broker.name}: {name}")
-    before = broker.cpu_seconds
-    command = [sys.executable, str(LOAD), "--port", str(broker.port), "--messages", str(messages), *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return {**found, "cpu_us": (broker.cpu_seconds - before) / messages * 1e6}
 
 
 def row(title: str, found: dict[str, Any], verdict: str) -> list[object]:
@@ -115,49 +95,12 @@ def one_at_a_time(broker: Served, path: str) -> None:
     table("One message at a time, ms", ("fdatasync", "receipt p50", "p99", ""), rows)
 
 
-async def connect_many(port: int, count: int) -> list[asyncio.StreamWriter]:
-    """Open so many connections that log in and then say nothing."""
-    writers = []
-    for _ in range(count):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**12)
-        writer.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-        await reader.readuntil(b"\0")
-        writers.append(writer)
-    return writers
-
-
-async def idle(broker: Served, count: int, scale: float) -> None:
-    """Measure what idle connections cost, and what they cost others."""
-    name, messages = SCENARIOS[0].name, int(SCENARIOS[0].messages * scale)
-    alone = load(broker, name, messages, "--name", "alone")
-    before = broker.memory
-    progress(f"{count} idle connections")
-    writers = await connect_many(broker.port, count)
-    each = (broker.memory - before) / count
-    beside = await asyncio.to_thread(load, broker, name, messages, "--name", "beside")
-    again = await asyncio.to_thread(load, broker, name, messages, "--name", "again")
-    kept = max(beside["received_per_second"], again["received_per_second"]) / alone["received_per_second"]
-    for writer in writers:
-        writer.close()
-    for writer in writers:
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-    rows: Sequence[Sequence[object]] = [
-        [count, round(each), bar(each, IDLE_BYTES_MAX, at_least=False), f"{kept:.0%}", bar(kept, 0.9)]
-    ]
-    table("Idle connections", ("", "bytes each", "", "throughput beside them", ""), rows)
-
-
 def main() -> None:
     """Measure and print."""
     made = parser(__doc__)
     made.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
-    made.add_argument("--idle", type=int, default=IDLE_CONNECTIONS, help="idle connections; 0 for none")
     made.add_argument("--no-peer", action="store_true", help="leave RabbitMQ out")
     options: argparse.Namespace = made.parse_args()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = options.idle * 2 + 1000
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
     describe_machine()
     with directory(options.data) as ours_at, directory(options.data) as theirs_at, Penstock(ours_at) as ours:
         if RabbitMQ.is_installed() and not options.no_peer:
@@ -167,8 +110,6 @@ def main() -> None:
             print("RabbitMQ is left out: Debian's package rabbitmq-server is not installed")
             compare(ours, None, options.scale)
         one_at_a_time(ours, ours_at)
-        if options.idle:
-            asyncio.run(idle(ours, options.idle, options.scale))
 
 
 if __name__ == "__main__":
