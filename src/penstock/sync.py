@@ -112,6 +112,9 @@ class Broker:
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
         """Wait for a call of the asynchronous broker; an interrupt cancels it."""
+        if threading.current_thread() is self._thread:
+            call.close()
+            raise Unavailable("this is the broker's own thread, which cannot wait for itself", key="broker")
         with self._gate:
             if not self._is_open:
                 call.close()

@@ -24,6 +24,7 @@ from tests.broker.conftest import Opener
 
 NOBODY = 65534
 CONTROL = "a\x07b"
+NO_PATHS: list[Any] = [7, "", "a\0b", "\ud800"]
 
 BAD_PUBLISHES: dict[str, tuple[dict[str, Any], str]] = {
     "control character in the name": ({"queue": CONTROL}, "queue"),
@@ -186,9 +187,9 @@ async def test_bad_ways_of_taking_are_refused(broker: Broker) -> None:
     for names in (("news", ["reader"]), (["news"], "reader")):
         with pytest.raises(BadRequest):
             await broker.unsubscribe(*names)  # type: ignore[arg-type]
-    for path in (None, 7, "", "a\0b", "\ud800"):
+    for path in (None, *NO_PATHS):
         with pytest.raises(BadRequest) as error:
-            await broker.backup(path)  # type: ignore[arg-type]
+            await broker.backup(path)
         assert error.value.key == "path"
     assert await state(broker) == before
 
@@ -418,3 +419,12 @@ def test_a_store_that_is_none_is_refused() -> None:
         Broker.open("memory:", retain_log=(-1.0, 0))
     with pytest.raises(BadRequest):
         Broker.open("memory:", confirm="maybe")  # type: ignore[arg-type]
+    with pytest.raises(BadRequest):
+        Broker.open("data", segment_bytes=100)
+    for path in NO_PATHS:
+        with pytest.raises(BadRequest) as error:
+            Broker.open(path)
+        assert error.value.key == "store"
+        with pytest.raises(BadRequest) as error:
+            Broker.open("memory:", restore=path)
+        assert error.value.key == "restore"

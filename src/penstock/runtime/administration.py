@@ -21,6 +21,7 @@ from penstock.model.selector import parse
 from penstock.model.settings import checked_count
 from penstock.model.stages import Level, checked_level
 from penstock.runtime.runtime import Runtime
+from penstock.store.locate import checked_path
 
 Confirm = Literal["ready", "write", "sync"]
 
@@ -30,7 +31,7 @@ class Administration:
 
     def __init__(self, runtime: Runtime, confirm: Confirm, restore: str | os.PathLike[str] | None = None) -> None:
         self._runtime = runtime
-        self._restore = restore
+        self._restore = None if restore is None else checked_path(restore, "restore")
         self._engine = runtime.engine
         self._queues = runtime.engine.channels.queues
         self._limits = runtime.engine.limits
@@ -227,7 +228,7 @@ class Administration:
         Settled history is not part of it. `Broker.open(..., restore="file")` starts an empty store from it.
         """
         self._now()
-        return await self._runtime.upkeep.backup(_checked_path(path))
+        return await self._runtime.upkeep.backup(checked_path(path, "path"))
 
     async def collect(self) -> int:
         """Free the disk space of what nobody needs any more, now; returns the bytes freed."""
@@ -284,18 +285,6 @@ class Administration:
 def key_of(name: object, tags: object) -> QueueKey:
     """Return the key of the queue that is named."""
     return QueueKey(checked_name(name, "queue"), checked_tags(tags))
-
-
-def _checked_path(path: object) -> str:
-    """Return the path of a file, if it may be one."""
-    try:
-        text = os.fsdecode(path)  # type: ignore[arg-type]  # any object may be given, and is refused below
-        os.fsencode(text)
-    except (TypeError, UnicodeEncodeError):
-        text = ""
-    if not text or "\0" in text:
-        raise BadRequest(f"path must name a file, not {path!r}", key="path")
-    return text
 
 
 def _not_open() -> Unavailable:

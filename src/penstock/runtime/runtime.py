@@ -152,11 +152,18 @@ class Runtime:
         """Raise if the broker is closing, closed, or asked from another event loop than its own."""
         if self.is_stopping:
             raise Unavailable("this broker is closed; open another", key="broker")
-        if asyncio.get_running_loop() is not self._loop:
+        if not self.is_here():
             raise Unavailable(
                 "this broker was opened on another event loop; call it from there, or use penstock.sync.Broker",
                 key="broker",
             )
+
+    def is_here(self) -> bool:
+        """Tell whether this is called from the broker's own event loop."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def touch(self, size: int = 0) -> bool:
         """Take note that the engine was called, with a body of `size` bytes; returns whether the store is behind."""

@@ -44,6 +44,7 @@ class Subscription:
             if not consumer.is_open:
                 raise StopAsyncIteration
             self._runtime.check()
+            self._runtime.check_running()
             await self._mailbox.wait()
 
     async def __aenter__(self) -> Self:
@@ -56,7 +57,10 @@ class Subscription:
 
     def close(self) -> None:
         """Take no more; what was not taken out yet waits again, and does not count as failed."""
-        _close(self._runtime, self._consumer, self._mailbox)
+        if self._runtime.is_here():
+            _close(self._runtime, self._consumer, self._mailbox)
+        else:
+            self.__del__()
 
     def __del__(self) -> None:
         if self._consumer.is_open:

@@ -29,6 +29,18 @@ def store_at(where: "str | os.PathLike[str] | Store", **options: Any) -> Store:
             return Memory(**options)
         from penstock.store.journal.journal import Journal  # noqa: PLC0415
 
-        return Journal(where, **options)
-    except TypeError as error:
+        return Journal(checked_path(where, "store"), **options)
+    except (TypeError, ValueError) as error:
         raise BadRequest(f"the store {os.fspath(where)!r} does not take these options: {error}", key="store") from None
+
+
+def checked_path(path: object, key: str) -> str:
+    """Return the path of a file or directory, if it may be one; `key` is the field it came in."""
+    try:
+        text = os.fsdecode(path)  # type: ignore[arg-type]  # any object may be given, and is refused below
+        os.fsencode(text)
+    except (TypeError, UnicodeEncodeError):
+        text = ""
+    if not text or "\0" in text:
+        raise BadRequest(f"{key} must be a path, not {path!r}", key=key)
+    return text
