@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from penstock import Broker
+from penstock.engine.consumers import Consumer
 from penstock.engine.engine import Engine
 from penstock.engine.ready import HEAD_RECORDS
+from penstock.engine.selection import Selection
 from penstock.model.errors import StoreFailed, Unavailable
 from penstock.model.message import Message
 from penstock.model.records import Record
+from penstock.model.stages import Level
 from penstock.runtime import upkeep
 from penstock.runtime.runtime import BACKLOG_BYTES
 from tests.broker.stores import FailingStore, HeldStore
@@ -316,3 +319,28 @@ async def test_a_defect_is_no_silence(part: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Unavailable):
         await broker.enqueue("orders", b"1")
     await broker.close()
+
+
+async def test_a_defect_of_one_keeps_nobody_else_waiting() -> None:
+    """A consumer, a confirmation or a watcher that breaks down when it is called back is shown, and the others are told."""
+    shown: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: shown.append(context["exception"]))
+    broker = await Broker.open(HeldStore()).start()
+    runtime, told = broker._runtime, asyncio.Event()
+    for on_ready in (broken, lambda _: told.set()):
+        broker._engine.subscribe(Consumer(broker._me, on_ready), Selection("orders"))
+    published = asyncio.ensure_future(broker.enqueue_many("orders", [b"1", b"2"]))
+    for level in (Level.WRITE, Level.SYNC):
+        await asyncio.sleep(0)
+        runtime.touch()
+        runtime.after(level, broken)
+    await asyncio.wait_for(told.wait(), 10)
+    await asyncio.wait_for(published, 10)
+    runtime.watch(broken)
+    waiting = asyncio.ensure_future(broker.poll("others", wait=60))
+    await turns()
+    await broker.close()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(waiting, 10)
+    assert {type(error) for error in shown} == {Defect}
+    assert len(shown) > 3

@@ -236,9 +236,16 @@ class Runtime:
         touched, self._effects.touched = self._effects.touched, {}
         for consumer in touched:
             if consumer.level is Level.READY:
-                consumer.on_ready(consumer)
+                self._call(consumer.on_ready, consumer)
             else:
                 self.after(consumer.level, partial(consumer.on_ready, consumer))
+
+    def _call(self, action: Callable[..., None], *arguments: object) -> None:
+        """Call somebody back; what goes wrong there is shown, and keeps nobody else waiting."""
+        try:
+            action(*arguments)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": "a call back of the broker failed", "exception": error})
 
     def _start_commit(self) -> None:
         commit = self._take_commit()
@@ -272,7 +279,7 @@ class Runtime:
             if not future.done():
                 future.set_result(None)
         for action in commit.after_write:
-            action()
+            self._call(action)
 
     def _tell_synced(self, commit: Commit) -> None:
         if commit.to_persist:
@@ -281,7 +288,7 @@ class Runtime:
             if not future.done():
                 future.set_result(None)
         for action in commit.after_sync:
-            action()
+            self._call(action)
         self.engine.clients.deliver(commit.notices)
 
     def _on_sync(self, commit: Commit) -> None:
@@ -360,7 +367,7 @@ class Runtime:
     def wake_all(self) -> None:
         """Let all who wait for messages look whether there will be any."""
         for tell in list(self._waiting):
-            tell()
+            self._call(tell)
 
     def watch(self, tell: Callable[[], None]) -> None:
         """Call this when the broker fails or closes."""
