@@ -17,7 +17,7 @@ from penstock.protocols.stomp.browsing import Browser
 from penstock.protocols.stomp.destinations import EXISTING, TEMPORARY
 from penstock.protocols.stomp.headers import PREFETCH_DEFAULT, Texts
 from penstock.protocols.stomp.subscribing import AUTO, Wish, durable_name, is_durable, wish_of
-from penstock.protocols.stomp.subscription import Subscription
+from penstock.protocols.stomp.subscription import Subscription, Unacked
 from penstock.protocols.stomp.temporary import PREFIX, TemporaryQueues
 
 #: Of one connection, browsers among them.
@@ -30,8 +30,8 @@ class Subscriptions:
     """See the module."""
 
     __slots__ = (
-        "_browsers", "_by_id", "_carrier", "_client", "_engine", "_fail", "_is_held", "_numbers", "_port", "_version",
-        "individual",
+        "_browsers", "_by_id", "_carrier", "_client", "_engine", "_fail", "_is_held", "_numbers", "_port", "_shared",
+        "_version", "individual",
     )  # fmt: skip
 
     def __init__(
@@ -45,8 +45,9 @@ class Subscriptions:
         self._fail = fail
         self._by_id: dict[bytes, Subscription] = {}
         self._browsers: dict[bytes, tuple[Subscription, Browser, str]] = {}
+        self._shared = Unacked()
         #: What is unacknowledged of subscriptions that acknowledge one by one, by the name that STOMP 1.2 gives it.
-        self.individual: dict[bytes, Message] = {}
+        self.individual = self._shared.messages
         self._numbers = 0
         self._is_held = False
 
@@ -76,7 +77,7 @@ class Subscriptions:
             self._browse(ident, wish, headers["destination"])
             return None
         self._numbers += 1
-        subscription = Subscription(ident, self._numbers, wish.ack_mode, self._version, self.individual)
+        subscription = Subscription(ident, self._numbers, wish.ack_mode, self._version, self._shared)
         subscription.sequence_header = wish.sequence_header
         subscription.consumer = self._consumer(subscription, wish)
         if wish.destination.is_topic:
@@ -93,7 +94,7 @@ class Subscriptions:
         ident = (PREFIX + name).encode()
         if ident in self._by_id:
             return
-        subscription = Subscription(ident, 0, AUTO, self._version, self.individual)
+        subscription = Subscription(ident, 0, AUTO, self._version, self._shared)
         subscription.shown_as = PREFIX + name
         consumer = subscription.consumer = Consumer(
             self._client, partial(self._deliver, subscription), credit=PREFETCH_DEFAULT, settles=True
@@ -228,7 +229,7 @@ class Subscriptions:
         queues = self._engine.channels.select(Selection.checked(wish.destination.name, wish.tags, wish.match))
         if wish.destination.kind == EXISTING and not queues:
             raise NoObject(f"there is no queue {wish.destination.name}", key="destination", queue=wish.destination.name)
-        subscription = Subscription(ident, 0, AUTO, self._version, self.individual)
+        subscription = Subscription(ident, 0, AUTO, self._version, self._shared)
         subscription.sequence_header = wish.sequence_header
         browser = Browser(queues, wish.from_sequence or 0, self._selector(wish), ends=wish.browse_ends)
         self._browsers[ident] = (subscription, browser, destination)

@@ -10,8 +10,28 @@ from penstock.protocols.stomp.subscribing import AUTO, CLIENT, INDIVIDUAL, SAID
 
 _EXPIRES_AT = int(Attribute.EXPIRES_AT)
 _FIRST_TIME = b"redelivered:false\ndelivery-count:1\n"
-#: Unacknowledged messages beyond the credit that are in other hands by now, before they are looked for.
+#: Unacknowledged messages that may be in other hands by now, before they are looked for.
 _LOST_MAX = 1024
+
+
+class Unacked:
+    """What was sent and is to be acknowledged, by what an acknowledgement names, in the order in which it was sent."""
+
+    __slots__ = ("_tidied_above", "messages")
+
+    def __init__(self) -> None:
+        self.messages: dict[bytes, Message] = {}
+        self._tidied_above = _LOST_MAX
+
+    def tidy(self) -> None:
+        """Forget messages that are in other hands by now, whenever there are twice as many as were left before."""
+        messages = self.messages
+        if len(messages) <= self._tidied_above:
+            return
+        for name, message in list(messages.items()):
+            if message.state is not State.ASSIGNED:
+                del messages[name]
+        self._tidied_above = 2 * len(messages) + _LOST_MAX
 
 
 class Subscription:
@@ -21,6 +41,7 @@ class Subscription:
         "_counter",
         "_heads",
         "_named_acks",
+        "_table",
         "_version",
         "ack_mode",
         "consumer",
@@ -33,9 +54,7 @@ class Subscription:
         "unacked",
     )
 
-    def __init__(
-        self, ident: bytes, number: int, ack_mode: bytes, version: str, individual: dict[bytes, Message]
-    ) -> None:
+    def __init__(self, ident: bytes, number: int, ack_mode: bytes, version: str, shared: Unacked) -> None:
         self.id = ident
         self.number = number
         self.ack_mode = ack_mode
@@ -50,9 +69,9 @@ class Subscription:
         self._version = version
         #: Whether acknowledgements name the value of the `ack` header (1.2) rather than the message-id.
         self._named_acks = version == "1.2"
-        #: What is to be acknowledged, by what an acknowledgement names, in the order in which it was sent.
         #: Names of 1.2 are unique to the connection, so those that stand for one message each share one table.
-        self.unacked: dict[bytes, Message] = individual if self.is_shared else {}
+        self._table = shared if self.is_shared else Unacked()
+        self.unacked = self._table.messages
         self._counter = 0
         #: The beginnings of frames, by the queue or topic that messages come from.
         self._heads: dict[object, bytes] = {}
@@ -64,8 +83,8 @@ class Subscription:
 
     def frames(self, messages: Iterable[Message]) -> list[bytes]:
         """Return the MESSAGE frames of messages."""
-        if self.ack_mode is not AUTO and len(self.unacked) > 2 * self.consumer.credit + _LOST_MAX:
-            self.forget_lost()
+        if self.ack_mode is not AUTO:
+            self._table.tidy()
         return [self._frame(message) for message in messages]
 
     def _frame(self, message: Message) -> bytes:
@@ -151,10 +170,12 @@ class Subscription:
 
     def restore(self, meant: dict[bytes, Message]) -> None:
         """Let messages be acknowledged again whose transaction came to nothing."""
-        if self.is_shared:
-            self.unacked.update(meant)
-        else:
-            self.unacked = {**meant, **self.unacked}
+        later: dict[bytes, Message] = {}
+        if not self.is_shared:  # one acknowledgement may mean many, so their order counts
+            later.update(self.unacked)
+            self.unacked.clear()
+        self.unacked.update(meant)
+        self.unacked.update(later)
 
     def held(self) -> list[Message]:
         """Return what it has sent that is neither acknowledged nor in other hands."""
@@ -168,10 +189,4 @@ class Subscription:
         """Forget all that it has sent."""
         for name, message in list(self.unacked.items()):
             if message.consumer is self.consumer:
-                del self.unacked[name]
-
-    def forget_lost(self) -> None:
-        """Forget messages that are in other hands by now."""
-        for name, message in list(self.unacked.items()):
-            if message.state is not State.ASSIGNED:
                 del self.unacked[name]
