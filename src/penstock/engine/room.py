@@ -99,10 +99,17 @@ class Room:
             raise self._full()
         if settings.max_length is not None and len(queue.assigned) + messages > settings.max_length:
             raise self._full()
-        if settings.max_bytes is not None:
+        if settings.max_bytes is not None and not self._fits_without_oldest(size, settings.max_bytes):
             assigned = sum([size_of(message.record) for message in queue.assigned.values()])
             if assigned + size > settings.max_bytes:
                 raise self._full()
+
+    def _fits_without_oldest(self, size: int, bytes_max: int) -> bool:
+        """Tell whether it is enough that one message gives way, as it mostly is: then the assigned need not be counted."""
+        oldest = self.oldest()
+        if oldest is None:
+            return False
+        return self._queue.bytes + size - size_of(self._waiting_record(oldest)) <= bytes_max
 
     def _waiting_record(self, sequence: int) -> Record:
         queue = self._queue
