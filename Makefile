@@ -9,7 +9,7 @@ SETUP_DEPENDS := pyproject.toml constraints.txt scripts/setup scripts/find-pytho
 	tests/interop/package.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test quick lint types format bench build clean
+.PHONY: help setup serve demo test quick lint types format bench build clean
 .NOTPARALLEL:
 
 help:  ## list these verbs
@@ -23,7 +23,10 @@ help:  ## list these verbs
 
 setup: .venv/ready-to-test  ## make .venv with all that is needed to change Penstock
 
-serve: .venv/ready-to-serve  ## see the broker at work: until the server exists, embedded in one process
+serve: .venv/ready-to-serve  ## start the broker, until Ctrl-C (make serve ARGS="--help" tells what it can be told)
+	@$(BIN)/penstock serve $(ARGS)
+
+demo: .venv/ready-to-serve  ## see the embedded broker at work, step by step
 	@$(BIN)/python -m penstock.demo $(ARGS)
 
 test: lint types  ## check everything, then run the whole test suite (make test ARGS="-k words" for a part)

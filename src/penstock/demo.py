@@ -1,4 +1,4 @@
-"""The embedded broker shown to a person, step by step: `python -m penstock.demo`, or `make serve`.
+"""The embedded broker shown to a person, step by step: `python -m penstock.demo`, or `make demo`.
 
 Everything printed is read back from a broker that runs while you watch; nothing here is told from memory.
 """

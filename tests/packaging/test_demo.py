@@ -1,4 +1,4 @@
-"""What the README shows first works: the demonstration of `make serve`, and the example."""
+"""The demonstration of `make demo` shows what it says."""
 
 import re
 import subprocess
@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str, cwd: Path) -> str:
@@ -38,11 +36,3 @@ def test_the_demonstration_can_be_seen_twice_in_one_directory(tmp_path: Path) ->
     """What it leaves behind does not confuse it."""
     for _ in range(2):
         run("-m", "penstock.demo", "--data", "data", "--messages", "10", cwd=tmp_path)
-
-
-def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
-    """As it stands there, copied into a file."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    (tmp_path / "example.py").write_text(example, encoding="utf-8")
-    assert "b'two loaves' 1" in run("example.py", cwd=tmp_path)
