@@ -9,6 +9,7 @@ from penstock.protocols.native import session as native
 from penstock.protocols.native.streams import Frames, Lines
 from penstock.protocols.stomp.frames import FrameLimits
 from penstock.protocols.stomp.session import Session, StompOptions
+from penstock.protocols.stomp.temporary import remove_leftovers
 from penstock.runtime.runtime import Runtime
 from penstock.server.listening import Address
 from penstock.server.server import DoorAddress, Languages, Server, ServerOptions, check_doors
@@ -26,6 +27,19 @@ def assembled(settings: Settings) -> Server:
         _store(settings), limits=settings.limits, auto_create=settings.auto_create, retention=settings.retention
     )
     return Server(runtime, options, partial(languages, settings))
+
+
+def languages(settings: Settings, runtime: Runtime, door: Door) -> Languages:
+    """Return all that is spoken here, between a runtime and a door."""
+    frames = FrameLimits(body_bytes_max=runtime.engine.limits.body_bytes_max)
+    stomp = StompOptions(f"Penstock/{__version__}", frames, durable_topics=settings.durable_topics)
+    return Languages(
+        prepare=lambda: remove_leftovers(runtime.engine, runtime.now()),
+        stomp=lambda carrier: Session(runtime, door, carrier, stomp),
+        lines=lambda carrier: native.StreamSession(runtime, door, carrier, Lines()),
+        frames=lambda carrier: native.StreamSession(runtime, door, carrier, Frames()),
+        messages=partial(native.MessageSession, runtime, door),
+    )
 
 
 def _store(settings: Settings) -> Store:
@@ -48,14 +62,3 @@ def _options(settings: Settings) -> ServerOptions:
 
 def _doors(name: str, option: str, addresses: list[Address]) -> list[DoorAddress]:
     return [DoorAddress(name, option, address) for address in addresses]
-
-
-def languages(settings: Settings, runtime: Runtime, door: Door) -> Languages:
-    frames = FrameLimits(body_bytes_max=runtime.engine.limits.body_bytes_max)
-    stomp = StompOptions(f"Penstock/{__version__}", frames, durable_topics=settings.durable_topics)
-    return Languages(
-        stomp=lambda carrier: Session(runtime, door, carrier, stomp),
-        lines=lambda carrier: native.StreamSession(runtime, door, carrier, Lines()),
-        frames=lambda carrier: native.StreamSession(runtime, door, carrier, Frames()),
-        messages=partial(native.MessageSession, runtime, door),
-    )

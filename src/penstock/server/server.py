@@ -15,7 +15,6 @@ from penstock import __version__
 from penstock.model.access import Access
 from penstock.model.errors import BadRequest, PenstockError
 from penstock.protocols.door import Carrier, Door, Greeting, MessageSession, Session
-from penstock.protocols.stomp.temporary import remove_leftovers
 from penstock.runtime.runtime import Runtime
 from penstock.server.connection import StreamConnection
 from penstock.server.house import House
@@ -43,10 +42,12 @@ _FILES_OF_MACOS = 10_240  # it says that there is no limit, and refuses more
 class Languages(NamedTuple):
     """What makes the sessions of each protocol."""
 
+    #: Is called when the broker has recovered, before anybody comes in.
+    prepare: Callable[[], object]
     stomp: Callable[[Carrier], Session]
-    lines: Callable[[Carrier], Session] | None = None
-    frames: Callable[[Carrier], Session] | None = None
-    messages: Callable[[Carrier, Greeting], MessageSession] | None = None
+    lines: Callable[[Carrier], Session]
+    frames: Callable[[Carrier], Session]
+    messages: Callable[[Carrier, Greeting], MessageSession]
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,7 +99,7 @@ class Server:
         connections_max = min(options.limits.connections_max, _room_for_connections(_raised_file_limit()))
         self._logins = Logins(options.users, options.limits, loop)
         await self._runtime.start()
-        remove_leftovers(self._runtime.engine, self._runtime.now())
+        self._languages.prepare()
         self._house = House(self._runtime, options.limits, connections_max, Wheel(loop), loop.time)
         self._site = self._built_site()
         StoreWatch(self._house)
@@ -139,10 +140,8 @@ class Server:
         Health(self._runtime).serve(site.router)
         Management(self._runtime, __version__).serve(site.router)
         stomp = WebSocketRoute(stream=self._languages.stomp, subprotocols=STOMP_SUBPROTOCOLS)
-        site.websockets = {"/stomp": stomp, "/ws": stomp}
-        if self._languages.messages is not None:
-            native = WebSocketRoute(messages=self._languages.messages)
-            site.websockets |= {"/connect/": native, "/connect": native}
+        native = WebSocketRoute(messages=self._languages.messages)
+        site.websockets = {"/stomp": stomp, "/ws": stomp, "/connect/": native, "/connect": native}
         return site
 
     async def _listen(self, door: DoorAddress, listener: socket.socket) -> None:
@@ -163,11 +162,9 @@ class Server:
         makers: dict[Language, Callable[[], asyncio.Protocol]] = {
             Language.HTTP: partial(HttpConnection, house, self._site),
             Language.STOMP: self._stomp_door(),
+            Language.LINES: partial(StreamConnection, languages.lines, house),
+            Language.FRAMES: partial(StreamConnection, languages.frames, house),
         }
-        if languages.lines is not None:
-            makers[Language.LINES] = partial(StreamConnection, languages.lines, house)
-        if languages.frames is not None:
-            makers[Language.FRAMES] = partial(StreamConnection, languages.frames, house)
         return partial(Stranger, house, makers)
 
     def _admit(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:

@@ -96,12 +96,8 @@ class Stranger(asyncio.Protocol, Timed):
             return
         if language is None:
             return
-        make = self._makers.get(language)
-        if make is None:
-            self._refuse("the native protocol is not spoken here yet")
-            return
         self._leave()
-        protocol = make()
+        protocol = self._makers[language]()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._seen)
