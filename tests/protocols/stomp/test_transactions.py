@@ -97,6 +97,20 @@ async def test_after_abort_its_messages_are_still_in_work(world: World, version:
     assert (world.length("in"), peer.is_open) == (0 if ack == "client" else 1, True)
 
 
+@VERSIONS
+async def test_after_abort_its_messages_stand_in_their_order(world: World, version: str) -> None:
+    """In mode `client` an ACK of one means again those before it, whichever way they were acknowledged before."""
+    peer = await with_work(world, version, count=4, ack="client")
+    messages = peer.messages()
+    for message in messages[:3]:
+        await acknowledge(peer, message, version)
+    await peer.say("ABORT", "transaction:t")
+    await peer.say("ACK", *naming(version, messages[1]))
+    assert world.length("in") == 2
+    await peer.say("ACK", *naming(version, messages[3]))
+    assert (world.length("in"), peer.is_open) == (0, True)
+
+
 async def test_an_ack_of_what_is_no_longer_held_refuses_the_whole(world: World) -> None:
     """Its lease ended before COMMIT: nothing is sent, nothing else is settled."""
     peer = world.peer()

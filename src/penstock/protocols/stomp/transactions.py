@@ -39,8 +39,11 @@ class Transaction:
 
     def take_back(self) -> None:
         """Let what was acknowledged in it be acknowledged again."""
-        for subscription, meant in reversed(self.acknowledged):
-            subscription.restore(meant)
+        taken: dict[Subscription, dict[bytes, Message]] = {}
+        for subscription, meant in self.acknowledged:
+            taken.setdefault(subscription, {}).update(meant)
+        for subscription, messages in taken.items():
+            subscription.restore(messages)
 
 
 class Transactions:
