@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Broker
 from penstock.model.errors import StoreFailed, Unavailable
+from penstock.model.names import NO_TAGS, QueueKey
 from tests.broker.stores import FailingStore, HeldStore
 from tests.broker.test_confirming import turns
 
@@ -102,3 +103,19 @@ async def test_notices_end_with_a_failure() -> None:
     with pytest.raises(Unavailable):
         await asyncio.wait_for(task, SOON)
     await broker.close()
+
+
+async def test_what_was_popped_is_given_out_though_the_broker_closes(broker: Broker) -> None:
+    """It is settled already when the broker is closed in the same turn; a message under a lease waits again."""
+    popped = asyncio.ensure_future(broker.pop("orders", wait=60))
+    polled = asyncio.ensure_future(broker.poll("others", wait=60))
+    await turns()
+    for queue in ("orders", "others"):
+        broker._engine.publish(QueueKey(queue, NO_TAGS), b"1", broker._now(), broker._me, 4, None)
+    broker._runtime._flush()
+    await broker.close()
+    message = await asyncio.wait_for(popped, SOON)
+    assert message is not None
+    assert message.body == b"1"
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(polled, SOON)

@@ -143,6 +143,8 @@ async def wait_for_one(runtime: Runtime, consumer: Consumer, selection: Selectio
         runtime.unwatch(tell)
         consumer.close(runtime.now())
         runtime.touch()
+    if consumer.inbox and consumer.settles:
+        return consumer.inbox.pop()  # whatever has come meanwhile: it is settled, and nobody else will ever have it
     runtime.check()
     runtime.check_running()
     return consumer.inbox.pop() if consumer.inbox else None
