@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker, Receipt
+    from penstock.broker import Broker
+    from penstock.client.client import Client, connect
     from penstock.engine.inspection import QueueStatus, TopicStatus
     from penstock.model.errors import (
         BadRequest,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from penstock.model.limits import Limits
     from penstock.model.message import Message
+    from penstock.model.receipt import Receipt
     from penstock.runtime.subscription import Subscription
     from penstock.runtime.transaction import Transaction
     from penstock.store.port import Store
@@ -48,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadRequest",
     "Broker",
+    "Client",
     "Limits",
     "Message",
     "NoObject",
@@ -72,19 +75,22 @@ __all__ = [
     "Transaction",
     "Unavailable",
     "__version__",
+    "connect",
 ]
 
 #: The module that a name comes from, where it is not `penstock.model.errors`.
 _HOMES = {
     "Broker": "penstock.broker",
+    "Client": "penstock.client.client",
     "Limits": "penstock.model.limits",
     "Message": "penstock.model.message",
     "QueueStatus": "penstock.engine.inspection",
-    "Receipt": "penstock.broker",
+    "Receipt": "penstock.model.receipt",
     "Store": "penstock.store.port",
     "Subscription": "penstock.runtime.subscription",
     "TopicStatus": "penstock.engine.inspection",
     "Transaction": "penstock.runtime.transaction",
+    "connect": "penstock.client.client",
 }
 
 

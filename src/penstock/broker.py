@@ -11,7 +11,7 @@ Methods that change something return when that is as durable as `confirm` says: 
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from penstock.engine.consumers import OWN_LEASE, Consumer, ignore
 from penstock.engine.queue import Queue
@@ -30,6 +30,7 @@ from penstock.model.publication import (
     checked_priority,
     checked_reason,
 )
+from penstock.model.receipt import Receipt
 from penstock.model.settings import checked_count, checked_flag, checked_seconds, checked_timeout
 from penstock.model.stages import Level, checked_stages
 from penstock.runtime.administration import Administration, Confirm, key_of
@@ -42,14 +43,6 @@ from penstock.store.port import Store
 CREDIT_DEFAULT = 256
 
 Where = str | os.PathLike[str] | Store
-
-
-class Receipt(NamedTuple):
-    """What a publisher gets: the name of its message, and whether it was known by its dedup id already."""
-
-    shard: int
-    sequence: int
-    duplicate: bool = False
 
 
 class Broker(Administration):

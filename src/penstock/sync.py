@@ -16,10 +16,12 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from penstock.broker import CREDIT_DEFAULT, Where
 from penstock.broker import Broker as AsyncBroker
+from penstock.client import client
+from penstock.client.client import Client
 from penstock.model.errors import Unavailable
 from penstock.model.limits import Limits
 from penstock.model.message import Message
@@ -37,16 +39,24 @@ def _blocking(
     """Return the method as one that waits for its result."""
 
     def call(self: "Broker", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.run(method(self.broker, *args, **kwargs))
+        same: Callable[P, Coroutine[Any, Any, R]] = getattr(
+            self.broker, method.__name__
+        )  # over the network it is another
+        return self.run(same(*args, **kwargs))
 
     return update_wrapper(call, method)
+
+
+def connect(url: str, **options: Any) -> "Broker":
+    """Return a broker somewhere else, to be used with `with`; see `penstock.connect`."""
+    return Broker(client.connect(url, **options))
 
 
 class Broker:
     """See the module, and `penstock.Broker` for what the methods do."""
 
-    def __init__(self, broker: AsyncBroker) -> None:
-        self.broker = broker
+    def __init__(self, broker: AsyncBroker | Client) -> None:
+        self.broker = cast("AsyncBroker", broker)  # both have the same methods
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-loop", daemon=True)
         #: Held while a call is handed to the loop, so that none is handed to one that is stopping.

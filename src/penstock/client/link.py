@@ -1,0 +1,117 @@
+"""One connection to a broker: frames of bincode out and in, many of them in one write."""
+
+import asyncio
+import os
+import struct
+import threading
+from collections.abc import Callable
+from typing import cast
+
+from penstock.protocols.native.messages import Answer
+from penstock.protocols.native.often import AnswerReader
+from penstock.protocols.native.streams import PREFACE
+
+#: Bytes that wait for the broker before callers are held back.
+WRITE_HIGH_BYTES = 1 << 20
+_LENGTH = struct.Struct(">I")
+
+
+class Link(asyncio.Protocol):
+    """See the module. Frames of one round of the event loop go out together."""
+
+    def __init__(self, take: Callable[[Answer], None], lost: Callable[["Link"], None]) -> None:
+        self._take = take
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._reader = AnswerReader()
+        self._rest = b""
+        self._out: list[bytes] = [PREFACE]
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        #: Held while something is written, so that another thread knows when nothing is.
+        self._gate = threading.Lock()
+        #: A file descriptor of its own for the other thread; None for TLS, and when the connection is gone.
+        self._descriptor: int | None = None
+        self.is_open = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether callers should wait before they send more."""
+        return not self._can_write.is_set()
+
+    async def drained(self) -> None:
+        """Wait until the broker has read."""
+        await self._can_write.wait()
+
+    def send(self, request: bytes) -> None:
+        """Send a request at the end of this round of the event loop."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += (_LENGTH.pack(len(request)), request)
+
+    def send_from_thread(self, request: bytes) -> None:
+        """Send a short request from another thread, even while the event loop is blocked; or not, if that cannot be now."""
+        with self._gate:
+            if self._descriptor is None:
+                self._loop.call_soon_threadsafe(self.send, request)
+            elif not self._transport.get_write_buffer_size():
+                try:
+                    os.write(self._descriptor, _LENGTH.pack(len(request)) + request)
+                except OSError:
+                    return  # it is full, or gone; the loop will see
+
+    def close(self) -> None:
+        """End the connection when all has gone out."""
+        self._flush()
+        self._transport.close()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say the preface."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
+        if transport.get_extra_info("ssl_object") is None:
+            self._descriptor = os.dup(transport.get_extra_info("socket").fileno())
+        self.is_open = True
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on whole answers."""
+        if self._rest:
+            data = self._rest + data
+        position, end = 0, len(data)
+        read, take = self._reader.read, self._take
+        while end - position >= 4:
+            start = position + 4
+            (length,) = _LENGTH.unpack_from(data, position)
+            if start + length > end:
+                break
+            position = start + length
+            take(read(data, start, position))
+        self._rest = data[position:]
+
+    def pause_writing(self) -> None:
+        """Hold callers back."""
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        """Let callers go on."""
+        self._can_write.set()
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # why it went changes nothing
+        """Take note that it is gone."""
+        self.is_open = False
+        self._can_write.set()
+        with self._gate:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+        self._lost(self)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self.is_open and out:
+            with self._gate:
+                self._transport.write(b"".join(out))

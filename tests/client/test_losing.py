@@ -1,0 +1,168 @@
+"""What a client does when connections, brokers and patience are lost."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import BadRequest, NotAssigned, PermissionDenied, Unavailable
+from penstock.client.address import target_of
+from tests.client.conftest import url_of
+from tests.native_wire import open_wire
+from tests.served import FREE_PORTS, Served
+
+
+async def test_a_broker_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    """What is held stays held, what waits is sent when it is back, and subscriptions go on."""
+    with Served(tmp_path, *FREE_PORTS) as served:
+        async with penstock.connect(url_of(served)) as broker:
+            await broker.enqueue("a", b"held")
+            held = await broker.poll("a", sync="sync")
+            await broker.create_queue("b")
+            subscription = broker.subscribe("b")
+            waiting = asyncio.ensure_future(broker.poll("a", wait=60))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(served.revive)
+            await broker.enqueue("b", b"after")
+            assert (await anext(subscription)).body == b"after"
+            assert await broker.complete(held) is False
+            await broker.enqueue("a", b"waited for")
+            message = await waiting
+            assert (message.body, message.attempt) == (b"waited for", 1)
+            assert (await broker.status("a")).assigned == 1
+
+
+async def test_posts_while_the_broker_is_away_are_stored_when_it_is_back(tmp_path: Path) -> None:
+    """Each once, if it has a `dedup_id`, though its confirmation may have been lost."""
+    with Served(tmp_path, *FREE_PORTS) as served:
+        async with penstock.connect(url_of(served)) as broker:
+            restarting = asyncio.ensure_future(asyncio.to_thread(served.revive))
+            posts = []
+            number = 0
+            while not restarting.done():
+                posts.append(asyncio.ensure_future(broker.enqueue("a", b"%d" % number, dedup_id=str(number))))
+                number += 1
+                await asyncio.sleep(0.005)
+            await restarting
+            receipts = await asyncio.gather(*posts)
+            assert len({receipt.sequence for receipt in receipts}) == number
+            bodies = [message.body for message in await broker.poll_many("a", number + 10)]
+            assert sorted(bodies, key=int) == [b"%d" % index for index in range(number)]
+
+
+async def test_the_next_host_is_tried(served: Served, tmp_path: Path) -> None:
+    """When the broker that one has is lost, and when it is not there at the beginning."""
+    with Served(tmp_path, *FREE_PORTS, "--store", "memory") as first:
+        url = url_of(first, served)
+        async with penstock.connect(url) as broker:
+            await broker.enqueue("hosts", b"there")
+            await asyncio.to_thread(first.kill)
+            await broker.enqueue("hosts", b"here")
+        async with penstock.connect(url) as broker:
+            assert (await broker.pop("hosts")).body == b"here"
+
+
+async def test_leases_are_renewed_while_a_handler_blocks_the_loop(client: penstock.Client) -> None:
+    """A thread sends what the event loop cannot; the message is still one's own, and was never anybody else's."""
+    await client.enqueue("long", b"x")
+    message = await client.poll("long", work_timeout=0.5)
+    time.sleep(2.0)  # noqa: ASYNC251  # this is the handler that should not
+    assert await client.complete(message) is False
+    assert (await client.status("long")).totals["retried"] == 0
+
+
+async def test_without_holding_anything_nothing_is_renewed(served: Served, client: penstock.Client) -> None:
+    """A lease of somebody else runs out as it should."""
+    with open_wire(served, "lines") as other:
+        other.ask("post", queue="short", message="x", label=1)
+        other.ask("fetch", queue="short", work_timeout=0.2)
+        message = await client.poll("short", wait=5)
+        assert message.attempt == 2
+
+
+async def test_closing_gives_back_what_is_held_at_once(served: Served) -> None:
+    """Uncounted, and though the client would have been kept."""
+    async with penstock.connect(url_of(served)) as broker:
+        await broker.enqueue("given", b"x")
+        await broker.poll("given")
+    async with penstock.connect(url_of(served)) as broker:
+        message = await broker.poll("given", wait=5)
+        assert (message.attempt, message.redelivered) == (1, True)
+
+
+async def test_a_poll_that_is_cancelled_loses_no_message(client: penstock.Client) -> None:
+    """What comes for somebody who waits no longer waits again."""
+    await client.create_queue("cancelled")
+    waiting = asyncio.ensure_future(client.poll("cancelled", wait=60))
+    await asyncio.sleep(0)
+    await client.status("cancelled")
+    waiting.cancel()
+    await client.enqueue("cancelled", b"x")
+    message = await client.poll("cancelled", wait=5)
+    assert (message.body, message.attempt) == (b"x", 1)
+
+
+async def test_who_is_resumed_by_another_is_told(served: Served, client: penstock.Client) -> None:
+    """It does not fight for its name."""
+    with open_wire(served, "lines") as other:
+        await client.create_queue("fought")
+        waiting = asyncio.ensure_future(client.poll("fought", wait=60))
+        subscription = client.subscribe("fought")
+        await asyncio.sleep(0)
+        other.ask("resume", id=client._session._id)
+        for call in (waiting, anext(subscription), client.enqueue("fought", b"x")):
+            with pytest.raises(NotAssigned):
+                await call
+
+
+async def test_a_login_that_is_refused_is_an_error_at_once(served: Served) -> None:
+    """There is no sense in trying again."""
+    host, port = served.native
+    with pytest.raises(PermissionDenied):
+        await penstock.connect(f"penstock://bob:secret@{host}:{port}").start()
+
+
+async def test_a_broker_that_is_not_there_is_an_error_in_time(tmp_path: Path) -> None:
+    """After `connect_timeout`."""
+    with Served(tmp_path, *FREE_PORTS, "--store", "memory") as served:
+        url = url_of(served)
+    with pytest.raises(Unavailable, match="no broker answers"):
+        await penstock.connect(url, connect_timeout=0.3).start()
+
+
+async def test_a_closed_client_says_so(served: Served) -> None:
+    """Whatever is asked of it."""
+    broker = penstock.connect(url_of(served))
+    with pytest.raises(Unavailable):
+        await broker.enqueue("a", b"x")
+    async with broker:
+        subscription = broker.subscribe("a")
+    for call in (broker.enqueue("a", b"x"), broker.poll("a"), broker.queues(), anext(subscription)):
+        with pytest.raises(Unavailable):
+            await call
+    await broker.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "login"),
+    [
+        ("penstock://host", [("host", 8080)], (None, "")),
+        ("penstock://a:1,b,[::1]:2,[::1]/", [("a", 1), ("b", 8080), ("::1", 2), ("::1", 8080)], (None, "")),
+        ("penstock://us%40er:p%3Aw@host:1", [("host", 1)], ("us@er", "p:w")),
+        ("penstocks://user@host", [("host", 8080)], ("user", "")),
+    ],
+)
+def test_urls(url: str, hosts: list[tuple[str, int]], login: tuple[str | None, str]) -> None:
+    """Hosts with ports, and a login."""
+    target = target_of(url)
+    assert (list(target.hosts), (target.user, target.secret)) == (hosts, login)
+    assert (target.tls is not None) == url.startswith("penstocks")
+
+
+@pytest.mark.parametrize("url", ["", "host:1", "http://host", "penstock://", "penstock://a:b", "penstock://a:0", 5])
+def test_urls_that_name_nothing(url: str) -> None:
+    """A mistake is told before anything is opened."""
+    with pytest.raises(BadRequest):
+        target_of(url)
