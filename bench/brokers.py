@@ -1,5 +1,6 @@
 """Brokers that measurements start and stop: `penstock serve`, and RabbitMQ where its Debian package is installed."""
 
+import atexit
 import json
 import os
 import resource
@@ -8,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +20,7 @@ from harness import progress
 
 #: Erlang takes its time.
 START_SECONDS = 90.0
-LOAD = Path(__file__).with_name("stomp_load.py")
+LOAD = Path(__file__).with_name("stomp_load.c")
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
@@ -78,17 +81,23 @@ class Penstock(Served):
 
     name = "Penstock"
 
+    def __init__(self, directory: str, python: str = sys.executable) -> None:
+        """Serve what is installed for this interpreter."""
+        super().__init__(directory)
+        self.python = python
+
+    @property
+    def form(self) -> str:
+        """Whether its hot modules are compiled."""
+        show = "import penstock.engine.queue as hot; print(hot.__file__)"
+        found = subprocess.run([self.python, "-c", show], stdout=subprocess.PIPE, check=True, text=True)
+        return "interpreted" if found.stdout.strip().endswith(".py") else "compiled"
+
     def command(self) -> list[str]:
         """Return what starts it."""
-        options = [
-            "--data",
-            str(self.directory / "data"),
-            "--stomp-listen",
-            f"127.0.0.1:{self.port}",
-            "--listen",
-            "none",
-        ]
-        return [sys.executable, "-m", "penstock", "serve", *options]
+        doors = ["--stomp-listen", f"127.0.0.1:{self.port}", "--listen", "none"]
+        options = ["--data", str(self.directory / "data"), *doors]
+        return [self.python, "-m", "penstock", "serve", *options]
 
 
 class RabbitMQ(Served):
@@ -129,10 +138,23 @@ def load(broker: Served, name: str, messages: int, *options: str) -> dict[str, A
     """Run a load on a broker, and return what came of it, with the processor time of the broker for a message."""
     progress(f"{broker.name}: {name}")
     before = broker.cpu_seconds
-    command = [sys.executable, str(LOAD), "--port", str(broker.port), "--messages", str(messages), *options]
+    command = [load_program(), "--port", str(broker.port), "--messages", str(messages), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return {**found, "cpu_us": (broker.cpu_seconds - before) / messages * 1e6}
+
+
+@cache
+def load_program() -> str:
+    """Compile the load, and return where it is."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise SystemExit("the load is written in C, and there is no C compiler `cc`; install one (on Debian: gcc)")
+    where = tempfile.mkdtemp(prefix="penstock-load-")
+    atexit.register(shutil.rmtree, where)
+    program = str(Path(where) / "stomp_load")
+    subprocess.run([compiler, "-O2", "-o", program, str(LOAD)], check=True)
+    return program
 
 
 def free_port() -> int:

@@ -6,6 +6,7 @@ Every receipt of Penstock waits for the disk. Broker and load share the machine.
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -95,21 +96,32 @@ def one_at_a_time(broker: Served, path: str) -> None:
     table("One message at a time, ms", ("fdatasync", "receipt p50", "p99", ""), rows)
 
 
+def measure(ours: Served, ours_at: str, theirs_at: str, options: argparse.Namespace) -> None:
+    """Measure one broker, and the other beside it if it is there."""
+    if options.no_peer:
+        compare(ours, None, options.scale)
+    elif not RabbitMQ.is_installed():
+        print("RabbitMQ is left out: Debian's package rabbitmq-server is not installed")
+        compare(ours, None, options.scale)
+    else:
+        with RabbitMQ(theirs_at) as theirs:
+            compare(ours, theirs, options.scale)
+    one_at_a_time(ours, ours_at)
+
+
 def main() -> None:
     """Measure and print."""
     made = parser(__doc__)
     made.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
     made.add_argument("--no-peer", action="store_true", help="leave RabbitMQ out")
+    made.add_argument("--python", default=sys.executable, help="serve what is installed for this one, say the wheel")
     options: argparse.Namespace = made.parse_args()
     describe_machine()
-    with directory(options.data) as ours_at, directory(options.data) as theirs_at, Penstock(ours_at) as ours:
-        if RabbitMQ.is_installed() and not options.no_peer:
-            with RabbitMQ(theirs_at) as theirs:
-                compare(ours, theirs, options.scale)
-        else:
-            print("RabbitMQ is left out: Debian's package rabbitmq-server is not installed")
-            compare(ours, None, options.scale)
-        one_at_a_time(ours, ours_at)
+    with directory(options.data) as ours_at, directory(options.data) as theirs_at:
+        ours = Penstock(ours_at, options.python)
+        print(f"Penstock {ours.form}")
+        with ours:
+            measure(ours, ours_at, theirs_at, options)
 
 
 if __name__ == "__main__":
