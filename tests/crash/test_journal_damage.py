@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from penstock.model.errors import StoreDamaged
+from penstock.store.journal.format import SEGMENT_HEADER_BYTES
 from tests.crash.journal_world import DIRECTORY, SEGMENT_BYTES, Promises, World, new_journal, outcome, record_at
 from tests.crash.simulated_disk import SimulatedDisk
 
@@ -176,6 +177,28 @@ def test_a_missing_segment_is_noticed() -> None:
         assert outcome(rest, promises, synced, saved) == "refused", path
 
 
+@pytest.mark.parametrize("vanished", ["segment", "batches"])
+def test_a_log_that_ends_before_its_index_is_noticed(vanished: str) -> None:
+    """The newest segment is gone, or holds zeros, though an index was saved that knows what was in it."""
+    disk = SimulatedDisk()
+    journal = new_journal(disk)
+    journal.open()
+    journal.adopt([])
+    for first in range(1, 401, 10):
+        journal.write(first, [record_at(position) for position in range(first, first + 10)], [])
+        journal.sync()
+    journal.save(401, b"state")
+    journal.close()
+    files = disk.contents()
+    path = max(name for name in files if name.endswith(".seg"))
+    if vanished == "segment":
+        del files[path]
+    else:
+        files[path] = files[path][:SEGMENT_HEADER_BYTES].ljust(len(files[path]), b"\0")
+    with pytest.raises(StoreDamaged, match="the log ends at position"):
+        new_journal(SimulatedDisk(files)).open()
+
+
 @pytest.mark.parametrize("all_gone", [False, True])
 def test_a_log_that_was_collected_needs_an_index(all_gone: bool) -> None:
     """Without any index, what was collected cannot be told from what was lost: the journal refuses, salvage goes on."""
@@ -202,15 +225,21 @@ def test_a_log_that_was_collected_needs_an_index(all_gone: bool) -> None:
     assert [one for batch in again.open().batches for one in batch.positions] == found
 
 
-def test_a_batch_inside_of_a_body_is_not_taken_for_one() -> None:
-    """A message may carry the journal's own bytes: when the batch around it is torn, they do not come to life."""
+@pytest.mark.parametrize("records", [40, 80])
+def test_a_batch_inside_of_a_body_is_not_taken_for_one(records: int) -> None:
+    """A message may carry the journal's own bytes: when the batch around it is torn, they do not come to life.
+
+    Nor do those of a longer log, which tell that more was synced than this one has.
+    """
+    other, other_path, other_ends = log_of(records)
+    batch = other.contents()[other_path][other_ends[-2][1] : other_ends[-1][1]]
     disk, path, ends = log_of(40)
     end = ends[-1][1]
-    batch = disk.contents()[path][ends[-2][1] : end]
     disk = SimulatedDisk(unsealed(disk, path, end))
     journal = new_journal(disk)
     list(journal.open().batches)
-    journal.write(41, [(1, 5, 1.0, 41, 7, 4, None, bytes(8 - (len(batch) & 7) + 3) + batch * 3)], [])
+    anywhere = (bytes(9) + batch) * 8  # one of these begins at a multiple of 8
+    journal.write(41, [(1, 5, 1.0, 41, 7, 4, None, anywhere)], [])
     journal.sync()
     files = disk.contents()
     files[path] = flip(files[path], end * 8 + 100)

@@ -267,8 +267,7 @@ class Recovery:
     def _cut(self, path: str, offset: int, count: int) -> None:
         file = self._file_system.open(path)
         try:
-            write_all(file, bytes(count), offset)
-            file.sync()
+            write_all(file, bytes(count), offset)  # The writer syncs the last segment before it goes on.
         finally:
             file.close()
 
