@@ -1,7 +1,6 @@
 """`penstock serve`: how it starts, what it refuses, and how it ends."""
 
 import asyncio
-import signal
 import socket
 import subprocess
 import sys
@@ -33,13 +32,6 @@ def test_it_says_where_it_listens_and_then_that_it_is_ready(tmp_path: Path) -> N
     assert lines[3] == "ready\n"
     assert not any(line.endswith(":0\n") for line in lines)
     served.stop()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_in_good_order_on_a_signal(tmp_path: Path, number: int) -> None:
-    """With 0 and without a word; what was confirmed is there afterwards."""
-    with Served(tmp_path) as served:
-        served.stop(number)
 
 
 @pytest.mark.parametrize(
