@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import user
+from penstock.cli import channels, user
 from penstock.cli.serve import serve
 
 app = typer.Typer(
@@ -16,6 +16,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(serve)
+app.add_typer(channels.queue)
+app.add_typer(channels.topic)
 app.add_typer(user.app)
 
 
