@@ -16,6 +16,7 @@ from penstock.model.errors import StoreFailed, Unavailable
 from penstock.model.message import Message
 from penstock.model.records import Record
 from penstock.model.stages import Level
+from penstock.runtime import runtime as runtime_module
 from penstock.runtime import upkeep
 from penstock.runtime.runtime import BACKLOG_BYTES
 from tests.broker.stores import FailingStore, HeldStore
@@ -155,6 +156,19 @@ async def test_what_nobody_waits_for_does_not_fill_memory() -> None:
         assert (await broker.status("orders")).ready < 20_000
         task.cancel()
         store.let_go()
+
+
+async def test_no_more_is_taken_at_a_time_than_fits_into_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many who publish large messages at once are refused before the batch would be too large, which would end the broker."""
+    monkeypatch.setattr(runtime_module, "COMMIT_BYTES", 3 * BACKLOG_BYTES)
+    async with Broker.open(HeldStore()) as broker:
+        body = bytes(BACKLOG_BYTES)
+        results = await asyncio.gather(*[broker.enqueue("orders", body) for _ in range(6)], return_exceptions=True)
+        refused = [one for one in results if isinstance(one, Unavailable)]
+        assert [one.key for one in refused] == ["store", "store"]
+        assert refused[0].data == {"size": 4 * BACKLOG_BYTES, "limit": 3 * BACKLOG_BYTES}
+        await broker.enqueue("orders", body)
+        assert (await broker.status("orders")).ready == 5
 
 
 async def workload(broker: Broker, confirmed: list[str]) -> None:

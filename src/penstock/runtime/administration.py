@@ -20,7 +20,7 @@ from penstock.model.names import QueueKey, checked_name, checked_tags
 from penstock.model.selector import parse
 from penstock.model.settings import checked_count
 from penstock.model.stages import Level, checked_level
-from penstock.runtime.runtime import Runtime
+from penstock.runtime.runtime import BACKLOG_BYTES, Runtime
 from penstock.store.locate import checked_path
 
 Confirm = Literal["ready", "write", "sync"]
@@ -260,7 +260,7 @@ class Administration:
     def _now_to_publish(self) -> float:
         """Return the time, if messages can be accepted."""
         now = self._now()
-        if not self._runtime.has_room:
+        if not self._runtime.has_room or self._runtime.backlog_bytes > BACKLOG_BYTES:
             self._runtime.check_room()
         return now
 

@@ -30,6 +30,7 @@ SWEEP_SECONDS = 1.0
 SWEEP_SECONDS_MIN = 0.005  # leases end in clusters; one sweep serves many
 BACKLOG_RECORDS = 4096  # not yet handed to the store, before a caller who waits for nothing is held back
 BACKLOG_BYTES = 8 * 2**20
+COMMIT_BYTES = 2**30  # bodies not yet handed to the store, before more is refused: a batch has at most twice as much
 SEAL_SECONDS = 0.05  # without work, before the store is asked to seal what it has
 
 
@@ -63,7 +64,8 @@ class Runtime:
         self._is_scheduled = False
         self.is_stopping = self.is_stopped = False
         self.has_let_go = asyncio.Event()
-        self._bytes = 0  # of the bodies not submitted yet
+        #: Of the bodies that were not handed to the store yet.
+        self.backlog_bytes = 0
         self._sweep_at = 0.0
         self._sweep_timer: TimerHandle | None = None
         self._seal_timer: TimerHandle | None = None
@@ -136,6 +138,13 @@ class Runtime:
         """Raise if no message can be accepted now."""
         if self.failure is not None:
             raise self._unavailable()
+        if self.backlog_bytes > COMMIT_BYTES:
+            raise Unavailable(
+                f"{self.backlog_bytes} bytes wait to be written, and more at a time cannot be; try again soon",
+                key="store",
+                size=self.backlog_bytes,
+                limit=COMMIT_BYTES,
+            )
         if not self.has_room:
             raise Unavailable(
                 "the disk is full: no room for a new segment can be had; new messages are refused until there is, "
@@ -170,12 +179,12 @@ class Runtime:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
-        self._bytes += size
+        self.backlog_bytes += size
         return self.is_behind()
 
     def is_behind(self) -> bool:
         """Tell whether the store is so far behind that whoever publishes should wait."""
-        return len(self._effects.records) > BACKLOG_RECORDS or self._bytes > BACKLOG_BYTES
+        return len(self._effects.records) > BACKLOG_RECORDS or self.backlog_bytes > BACKLOG_BYTES
 
     async def confirm(self, level: Level) -> None:
         """Wait until all that was recorded so far is persisted as far as `level`; for `ready`, let the store catch up."""
@@ -224,7 +233,7 @@ class Runtime:
             if self._effects.records:
                 self._start_commit()
             else:
-                self._bytes = 0  # of messages that were known already
+                self.backlog_bytes = 0  # of messages that were known already
         self.has_room = self.store.has_room()
         if not self.has_room:
             self.upkeep.make_room()
@@ -254,7 +263,7 @@ class Runtime:
             self._committer.submit(commit)
 
     def _take_commit(self) -> Commit:
-        self._bytes = 0
+        self.backlog_bytes = 0
         commit = Commit(*self._effects.take(self.now()))
         self.upkeep.count(commit)
         commit.written, self._written = self._written, []
