@@ -1,10 +1,14 @@
 """What operators ask about queues and topics."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
-from penstock.model.access import Action
+from penstock import Broker
+from penstock.model.access import Access, Action
+from penstock.server.http.management import LOOKS_PER_TURN, Management
+from penstock.server.http.messages import Request
 from penstock.server.users import User, UserFile, hashed
 from tests.served import Served
 from tests.server.conftest import Serve
@@ -86,3 +90,20 @@ async def test_everybody_sees_what_they_administer(serve: Serve, tmp_path: Path)
     )
     assert told(served, "/api/v1/overview", basic("boss", "1"))["queues"]["names"] == ["orders", "secret"]
     await wire.close()
+
+
+async def test_others_have_their_turns_while_much_is_told() -> None:
+    """However many queues and topics there are."""
+    async with Broker.open("memory:") as broker:
+        for number in range(LOOKS_PER_TURN * 10):
+            await broker.create_queue(f"q{number}")
+            await broker.publish(f"t{number}", b"")
+        management = Management(broker._runtime, "1")
+        for handler in (management.queues, management.topics, management.overview):
+            telling = asyncio.create_task(handler(Request("GET", "/", {}, {}, b"", Access.to_all("guest"))))
+            turns = 0
+            while not telling.done():
+                turns += 1
+                await asyncio.sleep(0)
+            assert turns >= 10
+            assert (await telling).status == 200

@@ -1,6 +1,8 @@
 """What an operator asks about queues and topics: `/status/…` and `/api/v1/…`."""
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
 
 from penstock.engine.port import queue_status, topic_status
 from penstock.model.access import Access, Action
@@ -8,6 +10,11 @@ from penstock.model.names import QueueKey, checked_name, checked_tags
 from penstock.runtime.runtime import Runtime
 from penstock.server.http.messages import Request, Response, json_response
 from penstock.server.http.router import Router
+
+#: Channels looked at before other connections get their turn: a few milliseconds.
+LOOKS_PER_TURN = 50
+
+Item = TypeVar("Item")
 
 
 class Management:
@@ -36,9 +43,9 @@ class Management:
         status = queue_status(queue, engine.channels.queues, self._runtime.now(), engine.clients.by_number)
         return json_response(status.as_dict())
 
-    def overview(self, request: Request) -> Response:
+    async def overview(self, request: Request) -> Response:
         """Tell how many there are of everything, and what waits in all of them."""
-        queues, topics = self._queues(request.access), self._topics(request.access)
+        queues, topics = await self._queues(request.access), await self._topics(request.access)
         content = {
             "version": self._version,
             "uptime_seconds": self._runtime.now() - self._started_at,
@@ -61,29 +68,39 @@ class Management:
         }
         return json_response(content)
 
-    def queues(self, request: Request) -> Response:
+    async def queues(self, request: Request) -> Response:
         """Tell the state of every queue."""
-        return json_response({"queues": self._queues(request.access)})
+        return json_response({"queues": await self._queues(request.access)})
 
-    def topics(self, request: Request) -> Response:
+    async def topics(self, request: Request) -> Response:
         """Tell number and names of the topics, and of each its publishers, subscribers, and messages."""
-        topics = self._topics(request.access)
+        topics = await self._topics(request.access)
         return json_response({"number": len(topics), "names": [one["topic"] for one in topics], "topics": topics})
 
-    def _queues(self, access: Access) -> list[dict[str, Any]]:
-        engine, now = self._runtime.engine, self._runtime.now()
-        queues, clients = engine.channels.queues, engine.clients.by_number
-        seen = [
-            queue for _, queue in sorted(queues.items(), key=_order) if access.permits(Action.ADMINISTER, queue.name)
-        ]
-        return [queue_status(queue, queues, now, clients).as_dict() for queue in seen]
-
-    def _topics(self, access: Access) -> list[dict[str, Any]]:
+    async def _queues(self, access: Access) -> list[dict[str, Any]]:
         engine = self._runtime.engine
-        seen = [
-            topic for name, topic in sorted(engine.channels.topics.items()) if access.permits(Action.ADMINISTER, name)
+        queues, clients = engine.channels.queues, engine.clients.by_number
+        return [
+            queue_status(queue, queues, self._runtime.now(), clients).as_dict()
+            async for key, queue in _in_turns(sorted(queues.items(), key=_order))
+            if access.permits(Action.ADMINISTER, key.name)
         ]
-        return [topic_status(topic, engine.clients.by_number).as_dict() for topic in seen]
+
+    async def _topics(self, access: Access) -> list[dict[str, Any]]:
+        engine = self._runtime.engine
+        return [
+            topic_status(topic, engine.clients.by_number).as_dict()
+            async for name, topic in _in_turns(sorted(engine.channels.topics.items()))
+            if access.permits(Action.ADMINISTER, name)
+        ]
+
+
+async def _in_turns(items: list[Item]) -> AsyncIterator[Item]:
+    """Give all items, with a turn for everybody else after each few of them."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % LOOKS_PER_TURN == 0:
+            await asyncio.sleep(0)
 
 
 def _order(item: tuple[QueueKey, object]) -> tuple[str, list[str]]:
