@@ -100,3 +100,17 @@ class TestLeases:
 
         assert leases._by_timeout == {}
         assert leases.next_time() is None
+
+    def test_lengths_that_are_used_once_do_not_pile_up(self) -> None:
+        """Though none of them has run out: whoever leases until a point in time has a length of its own each time."""
+        leases = Leases()
+        kept = message()
+        leases.give(kept, 9000.0, 0.0)
+        for number in range(1000):
+            one = message(number)
+            leases.give(one, 1000.0 + number, 0.0)
+            assert one.lease is not None
+            del one.lease[one]
+
+        assert len(leases._by_timeout) < 200
+        assert leases.expired(9000.0, 9) == [kept]

@@ -76,10 +76,11 @@ class Leases:
     without a heap: giving and returning a lease is one insertion and one deletion.
     """
 
-    __slots__ = ("_by_timeout", "_soonest")
+    __slots__ = ("_by_timeout", "_soonest", "_tidy_at")
 
     def __init__(self) -> None:
         self._by_timeout: dict[float, dict[Message, None]] = {}
+        self._tidy_at = _STALE_MIN  # so many lengths, before those without leases are looked for
         self._soonest = inf  # no lease runs out before this
 
     def give(self, message: Message, timeout: float, now: float) -> None:
@@ -88,6 +89,7 @@ class Leases:
             message.lease.pop(message, None)
         lease = self._by_timeout.get(timeout)
         if lease is None:
+            self._tidy()
             lease = self._by_timeout[timeout] = {}
         lease[message] = None
         message.lease = lease
@@ -116,3 +118,9 @@ class Leases:
                     break
                 found.append(message)
         return found
+
+    def _tidy(self) -> None:
+        """Forget lengths that no lease has, lest each message with a length of its own leave something behind."""
+        if len(self._by_timeout) >= self._tidy_at:
+            self._by_timeout = {timeout: lease for timeout, lease in self._by_timeout.items() if lease}
+            self._tidy_at = 2 * len(self._by_timeout) + _STALE_MIN
