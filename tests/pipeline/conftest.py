@@ -1,0 +1,42 @@
+"""One Spark for all tests of the pipeline, and brokers for it to read."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import require
+from tests.served import Served
+
+pyspark = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[pyspark.SparkSession]":
+    """Run Spark on two cores of this machine."""
+    require(shutil.which("java"), "java is not installed")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = pyspark.SparkSession.builder.master("local[2]").appName("penstock tests")
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+    }
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Run a broker with a journal."""
+    with Served(tmp_path) as running:
+        yield running
