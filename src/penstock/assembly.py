@@ -12,7 +12,7 @@ from penstock.protocols.stomp.session import Session, StompOptions
 from penstock.protocols.stomp.temporary import remove_leftovers
 from penstock.runtime.runtime import Runtime
 from penstock.server.listening import Address
-from penstock.server.server import DoorAddress, Languages, Server, ServerOptions, check_doors
+from penstock.server.server import DoorAddress, Languages, Server, ServerOptions
 from penstock.server.tls import tls_context
 from penstock.server.users import UserFile
 from penstock.store.locate import MEMORY, store_at
@@ -22,7 +22,6 @@ from penstock.store.port import Store
 def assembled(settings: Settings) -> Server:
     """Return a server that is ready to start."""
     options = _options(settings)
-    check_doors(options)
     runtime = Runtime(
         _store(settings), limits=settings.limits, auto_create=settings.auto_create, retention=settings.retention
     )

@@ -37,8 +37,10 @@ def test_it_says_where_it_listens_and_then_that_it_is_ready(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--listen", "0.0.0.0:0"), ["--listen 0.0.0.0:0 can be reached from other machines"]),
-        (("--stomp-listen", "[::]:0"), ["--stomp-listen [::]:0 can be reached from other machines"]),
+        (
+            ("--listen", "0.0.0.0:0", "--stomp-listen", "[::]:0"),
+            [f"{door} can be reached from other machines" for door in ("--listen 0.0.0.0:0", "--stomp-listen [::]:0")],
+        ),
         (("--listen", "tls:127.0.0.1:0"), ["tls:HOST:PORT needs --tls-cert and --tls-key"]),
         (
             ("--listen", "tls:127.0.0.1:0", "--tls-cert", "nix.pem", "--tls-key", "nix.pem"),

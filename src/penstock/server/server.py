@@ -83,6 +83,7 @@ class Server:
     def __init__(
         self, runtime: Runtime, options: ServerOptions, languages: Callable[[Runtime, Door], Languages]
     ) -> None:
+        _check(options)
         self._runtime = runtime
         self._options = options
         self._languages = languages(runtime, self)
@@ -94,7 +95,6 @@ class Server:
     async def start(self, say: Callable[[str], None]) -> None:
         """Recover, listen, and say where."""
         options, loop = self._options, asyncio.get_running_loop()
-        check_doors(options)
         sockets = [(door, bound_socket(door.address, door.option)) for door in options.doors]
         connections_max = min(options.limits.connections_max, _room_for_connections(_raised_file_limit()))
         self._logins = Logins(options.users, options.limits, loop)
@@ -185,17 +185,19 @@ class Crowded(asyncio.Protocol):
         transport.close()
 
 
-def check_doors(options: ServerOptions) -> None:
-    """Raise if a door cannot be opened as it is."""
+def _check(options: ServerOptions) -> None:
+    """Raise if a door cannot be opened as it is, with all that is wrong."""
+    faults = []
     for door in options.doors:
         if door.address.tls and options.tls is None:
-            raise BadRequest(f"{door.option} tls:{door.address} needs --tls-cert and --tls-key", key=door.option)
+            faults.append(f"{door.option} tls:{door.address} needs --tls-cert and --tls-key")
         if not door.address.is_loopback and options.users is None:
-            raise BadRequest(
+            faults.append(
                 f"{door.option} {door.address} can be reached from other machines, and nobody has to log in: "
-                "name a file of users by --users (`penstock user add` makes one), or listen on 127.0.0.1",
-                key=door.option,
+                "name a file of users by --users (`penstock user add` makes one), or listen on 127.0.0.1"
             )
+    if faults:
+        raise BadRequest("\n".join(faults), key="listen", faults=faults)
 
 
 def _raised_file_limit() -> int:
