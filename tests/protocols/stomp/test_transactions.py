@@ -111,6 +111,22 @@ async def test_after_abort_its_messages_stand_in_their_order(world: World, versi
     assert (world.length("in"), peer.is_open) == (0, True)
 
 
+async def test_after_abort_what_was_unsubscribed_from_waits_again(world: World) -> None:
+    """Uncounted, as UNSUBSCRIBE gives it back; what another subscription holds stays in work."""
+    peer = await with_work(world)
+    await peer.take_from("/queue/other", ident="2")
+    await peer.publish("/queue/other", "x")
+    for message in peer.messages():
+        await acknowledge(peer, message)
+    await peer.say("UNSUBSCRIBE", "id:1")
+    await peer.say("ABORT", "transaction:t")
+    other = world.peer()
+    await other.take_from("/queue/in")
+    await other.take_from("/queue/other", ident="2")
+    (again,) = other.messages()
+    assert (again.body, again.headers["redelivered"], again.attempt) == (b"0", "true", 1)
+
+
 async def test_an_ack_of_what_is_no_longer_held_refuses_the_whole(world: World) -> None:
     """Its lease ended before COMMIT: nothing is sent, nothing else is settled."""
     peer = world.peer()

@@ -385,7 +385,7 @@ class Session:
         self._confirm(headers, is_durable=True)
 
     def _abort(self, headers: dict[bytes, bytes]) -> None:
-        self._transactions.end(_transaction(headers)).take_back()
+        self._transactions.end(_transaction(headers)).take_back(self._port.now())
         self._confirm(headers)
 
     def _disconnect(self, headers: dict[bytes, bytes]) -> None:

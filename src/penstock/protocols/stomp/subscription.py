@@ -168,8 +168,12 @@ class Subscription:
         meant[name] = self.unacked.pop(name)
         return meant
 
-    def restore(self, meant: dict[bytes, Message]) -> None:
-        """Let messages be acknowledged again whose transaction came to nothing."""
+    def restore(self, meant: dict[bytes, Message], now: float) -> None:
+        """Let messages be acknowledged again whose transaction came to nothing; after UNSUBSCRIBE they wait again."""
+        for name, message in list(meant.items()):
+            if message.state is State.ASSIGNED and not message.consumer.is_open:
+                message.cursor.release(message, now)
+                del meant[name]
         later: dict[bytes, Message] = {}
         if not self.is_shared:  # one acknowledgement may mean many, so their order counts
             later.update(self.unacked)

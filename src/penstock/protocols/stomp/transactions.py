@@ -37,13 +37,13 @@ class Transaction:
         """Whether it needs room for new messages."""
         return any(isinstance(operation, Publish) for operation in self.operations)
 
-    def take_back(self) -> None:
+    def take_back(self, now: float) -> None:
         """Let what was acknowledged in it be acknowledged again."""
         taken: dict[Subscription, dict[bytes, Message]] = {}
         for subscription, meant in self.acknowledged:
             taken.setdefault(subscription, {}).update(meant)
         for subscription, messages in taken.items():
-            subscription.restore(messages)
+            subscription.restore(messages, now)
 
 
 class Transactions:
