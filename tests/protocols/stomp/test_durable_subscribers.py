@@ -118,12 +118,18 @@ async def test_one_that_is_away_can_be_ended_too(
 
 
 async def test_one_may_be_ended_by_its_name_alone(world: World) -> None:
-    """ActiveMQ's programs name the subscription and no id."""
-    peer = await subscribed(world, ("client-id:c",), ("activemq.subscriptionName:n",))
+    """ActiveMQ's programs name the subscription and no id; others of the connection stay."""
+    peer = world.peer("1.2", "client-id:c")
+    await peer.take_from("/queue/a", ident="plain", ack="auto")
+    await peer.take_from("/topic/t", "activemq.subscriptionName:other", ident="other", ack="auto")
+    await peer.say("UNSUBSCRIBE", "id:other")
+    await peer.take_from("/topic/t", "activemq.subscriptionName:n", ident="mine", ack="auto")
     await peer.say("UNSUBSCRIBE", "activemq.subscriptionName:n")
-    assert (names(world), peer.is_open) == ([], True)
+    assert (names(world), peer.is_open) == (["c/other"], True)
     await peer.publish("/topic/t", "x")
     assert peer.frames == []
+    await peer.publish("/queue/a", "x")
+    assert peer.bodies() == ["x"]
     await peer.take_from("/topic/t", ident="mine", ack="auto")
     assert peer.is_open, "its id is free again"
 
