@@ -1,11 +1,17 @@
 """What a restart keeps: everything that is written, and nothing that died with the process."""
 
 import asyncio
+import gc
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from penstock import Broker
+from penstock.engine import snapshot
+from penstock.engine.engine import Engine
 from tests.broker.conftest import Opener
 
 RELEASED = (1, True)
@@ -141,3 +147,22 @@ async def test_ten_thousand_leases_that_end_at_once_are_taken_in_slices(on_disk:
         slices = [before - after for before, after in pairwise(left)]
         assert left[0] > 5_000
         assert max(slices) <= 500
+
+
+async def test_nobody_waits_for_garbage_while_the_state_is_taken(
+    on_disk: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taking the state of many delayed messages makes as many lists; Python's collector would walk them again and again."""
+    seen: list[bool] = []
+    dump = snapshot.dump
+
+    def dumped(engine: Engine) -> dict[str, Any]:
+        seen.append(gc.isenabled())
+        return dump(engine)
+
+    monkeypatch.setattr(snapshot, "dump", dumped)
+    async with on_disk() as broker:
+        await broker.collect()
+        assert gc.isenabled()
+    assert seen
+    assert not any(seen)
