@@ -11,7 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from penstock.client.address import target_of
 from penstock.client.operating import Operating
@@ -31,6 +31,7 @@ from penstock.protocols.native.messages import (
     Delivery,
     Fail,
     Fetch,
+    Finish,
     NoticeOf,
     Ok,
     Pop,
@@ -140,7 +141,7 @@ class Client(Operating):
         more = (tags, headers, delay, ttl, key, group, dedup_id, notify)
         if confirm is None and self._confirm == "sync" and more == ((), None, None, None, None, None, None, ()):
             number = self._session.next_label()
-            name = self._names.get(queue) or self._learn(queue)
+            name = self._name_of(queue)
             data = written_post(name, body_of(body), checked_priority(priority), number)
             return await self._posted(number, data)
         post = post_of(
@@ -304,10 +305,13 @@ class Client(Operating):
     async def complete(self, message: Message, *, confirm: Confirm | None = None) -> bool:
         """Settle a message with success; returns whether that was late, after its lease had run out."""
         level = level_of(confirm, self._confirm)
-        label = self._session.next_label()
-        data = written_finish(_checked(message).sequence, message.shard, label, level)
+        queue, label = _checked(message).queue, self._session.next_label()
+        if queue is None:
+            data = written(Finish(sequence=message.sequence, shard=message.shard, label=label, response=level))
+        else:
+            data = written_finish(self._name_of(queue), message.sequence, message.shard, label, level)
         self._session.forget(message)
-        answer = await self._session.ask(label, data, level, is_settlement=True)
+        answer = await self._session.ask(label, data, level)
         return isinstance(answer, NoticeOf | Ok) and answer.late
 
     async def complete_many(self, messages: Iterable[Message], *, confirm: Confirm | None = None) -> None:
@@ -320,17 +324,21 @@ class Client(Operating):
     async def fail(self, message: Message, *, reason: str = "", confirm: Confirm | None = None) -> None:
         """Count a failure: the message is retried, or dead-lettered after too many."""
         await self._settle(
-            Fail(sequence=_checked(message).sequence, shard=message.shard, reason=reason), message, confirm
+            Fail(**_which(message), reason=reason),
+            message,
+            confirm,
         )
 
     async def release(self, message: Message, *, confirm: Confirm | None = None) -> None:
         """Let a message wait again without counting."""
-        await self._settle(Release(sequence=_checked(message).sequence, shard=message.shard), message, confirm)
+        await self._settle(Release(**_which(message)), message, confirm)
 
     async def reject(self, message: Message, *, reason: str = "rejected", confirm: Confirm | None = None) -> None:
         """Dead-letter a message at once."""
         await self._settle(
-            Reject(sequence=_checked(message).sequence, shard=message.shard, reason=reason), message, confirm
+            Reject(**_which(message), reason=reason),
+            message,
+            confirm,
         )
 
     async def fail_many(self, messages: Iterable[Message], *, reason: str = "", confirm: Confirm | None = None) -> None:
@@ -395,9 +403,13 @@ class Client(Operating):
         else:
             data = written(Batch(requests=[request], label=label))
         self._session.forget(message)
-        await self._session.ask(label, data, is_settlement=True)
+        await self._session.ask(label, data)
 
-    def _learn(self, queue: object) -> bytes:
+    def _name_of(self, queue: str) -> bytes:
+        """Return the name of a queue as it is written."""
+        known = self._names.get(queue)
+        if known is not None:
+            return known
         name = checked_name(queue, "queue")
         if len(self._names) >= _NAMES_MAX:
             self._names.clear()
@@ -421,3 +433,9 @@ def _checked(message: object) -> Message:
     if not isinstance(message, Delivery):
         raise BadRequest(f"this takes a message that was polled, not {message!r}", key="message")
     return message
+
+
+def _which(message: object) -> dict[str, Any]:
+    """Return what names a message."""
+    known = _checked(message)
+    return {"queue": known.queue, "sequence": known.sequence, "shard": known.shard}

@@ -24,7 +24,6 @@ from penstock.protocols.native.messages import (
     Keepalive,
     Login,
     NoticeOf,
-    Ok,
     Refusal,
     Release,
     Request,
@@ -67,10 +66,8 @@ class _Asked:
     future: "Future[Answer]"
     #: The notice that is its answer; None for any other answer.
     stage: str | None = None
-    is_settlement: bool = False
     #: Whether it belongs to one connection alone.
     is_passing: bool = False
-    times_sent: int = 0
 
 
 @dataclass(slots=True)
@@ -150,18 +147,14 @@ class Session:
         self._last_label += 1
         return self._last_label
 
-    def ask(
-        self, label: int, data: bytes, stage: str | None = None, *, is_settlement: bool = False
-    ) -> "Future[Answer]":
+    def ask(self, label: int, data: bytes, stage: str | None = None) -> "Future[Answer]":
         """Send a request, now or when there is a connection; what is returned is done when it is answered."""
         if not self.is_open:
             raise self._failure or not_open()
         future: Future[Answer] = asyncio.get_running_loop().create_future()
-        asked = self._state.asked[label] = _Asked(data, future, stage, is_settlement)
-        link = self._link
-        if link is not None:
-            asked.times_sent = 1
-            link.send(data)
+        self._state.asked[label] = _Asked(data, future, stage)
+        if self._link is not None:
+            self._link.send(data)
         return future
 
     def expect(self, label: int) -> "Future[Answer]":
@@ -244,7 +237,6 @@ class Session:
         self._is_lost.clear()
         for asked in self._state.asked.values():
             if asked.data:
-                asked.times_sent += 1
                 link.send(asked.data)
         for subscriber in self._state.subscribers.values():
             link.send(written(subscriber.request))
@@ -325,10 +317,10 @@ class Session:
         if asked.future.done():
             return  # nobody waits for it any more
         if isinstance(answer, Refusal):
-            self._refuse(asked, error_of(answer))
+            asked.future.set_exception(error_of(answer))
         else:
             asked.future.set_result(answer)
-            if type(answer) is NoticeOf and not asked.is_settlement:
+            if type(answer) is NoticeOf:
                 self._notice(label, answer.notice)
 
     def _take_message(self, label: int, message: Delivery) -> None:
@@ -360,10 +352,3 @@ class Session:
             error = error_of(answer)
             if isinstance(error, NotAssigned | PermissionDenied) and self.is_open:
                 self._give_up(error)  # somebody else goes on as this client
-
-    def _refuse(self, asked: _Asked, error: PenstockError) -> None:
-        """Pass an error on, unless it says that what was asked for twice was done the first time."""
-        if asked.is_settlement and asked.times_sent > 1 and isinstance(error, NoObject):
-            asked.future.set_result(Ok())
-        else:
-            asked.future.set_exception(error)

@@ -60,19 +60,21 @@ class Transaction:
 
     def complete(self, message: Delivery) -> None:
         """Settle a message with success at the end."""
-        self._settle(message, Finish(sequence=message.sequence, shard=message.shard))
+        self._settle(message, Finish(queue=message.queue, sequence=message.sequence, shard=message.shard))
 
     def fail(self, message: Delivery, *, reason: str = "") -> None:
         """Count a failure of a message at the end."""
-        self._settle(message, Fail(sequence=message.sequence, shard=message.shard, reason=reason))
+        self._settle(message, Fail(queue=message.queue, sequence=message.sequence, shard=message.shard, reason=reason))
 
     def release(self, message: Delivery) -> None:
         """Let a message wait again at the end."""
-        self._settle(message, Release(sequence=message.sequence, shard=message.shard))
+        self._settle(message, Release(queue=message.queue, sequence=message.sequence, shard=message.shard))
 
     def reject(self, message: Delivery, *, reason: str = "rejected") -> None:
         """Dead-letter a message at the end."""
-        self._settle(message, Reject(sequence=message.sequence, shard=message.shard, reason=reason))
+        self._settle(
+            message, Reject(queue=message.queue, sequence=message.sequence, shard=message.shard, reason=reason)
+        )
 
     async def commit(self) -> None:
         """Do all of it now, or raise and change nothing."""
@@ -83,7 +85,7 @@ class Transaction:
         labels = [request.label or 0 for request in self._requests if isinstance(request, Post)]
         posted = [session.expect(label) for label in labels]
         try:
-            await session.ask(batch.label or 0, written(batch), is_settlement=bool(self._settled))
+            await session.ask(batch.label or 0, written(batch))
         finally:
             for label in labels:
                 session.give_up(label)

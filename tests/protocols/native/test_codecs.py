@@ -99,8 +99,8 @@ def test_what_clients_write_often_is_written_like_all_else(
     """A `post` and a `finish` have the same bytes either way."""
     post = Post(queue=queue, message=body, priority=priority, label=label)  # type: ignore[arg-type]  # as bincode has it
     assert often.written_post(queue.encode(), body, priority, label) == bincode.written(post)
-    finish = Finish(sequence=label, shard=priority, label=label, response=response)
-    assert often.written_finish(label, priority, label, response) == bincode.written(finish)
+    finish = Finish(queue=queue, sequence=label, shard=priority, label=label, response=response)
+    assert often.written_finish(queue.encode(), label, priority, label, response) == bincode.written(finish)
 
 
 @given(st.lists(answers(), max_size=5))

@@ -25,6 +25,7 @@ from penstock.protocols.native.messages import (
 )
 
 _POST, _FINISH = REQUESTS.index(Post), REQUESTS.index(Finish)
+_OFTEN = (_POST, _FINISH)
 _OK, _NOTICE, _DELIVERY = ANSWERS.index(Ok), ANSWERS.index(NoticeOf), ANSWERS.index(Delivery)
 _STAGES: tuple[StageName, ...] = get_args(get_args(StageName)[0])
 _STAGE_NUMBERS: dict[str, int] = {name: number for number, name in enumerate(_STAGES)}
@@ -38,7 +39,7 @@ _POST_END = struct.Struct("<IBQ")  # priority, 1, label
 #: `notify` to `dedup_id` when all are left out.
 _POST_REST = bytes(8 + 8 + 1 + 8 + 8 + 4)
 _FINISH_END = struct.Struct("<QI2s")  # sequence, shard, neither label nor response
-_FINISH_CONFIRMED = struct.Struct("<IBQIBQBI")  # variant, no queue, sequence, shard, 1, label, 1, response
+_FINISH_CONFIRMED = struct.Struct("<QIBQBI")  # sequence, shard, 1, label, 1, response
 _OK_WHOLE = struct.Struct("<IBQBIBQB")  # variant, 1, label, late, shard, 1, sequence, no count
 _OK_BARE = struct.Struct("<IBQBI2s")  # variant, 1, label, late, shard, neither sequence nor count
 _NOTICE_WHOLE = struct.Struct("<IBQIB")  # variant, 1, label, stage, late
@@ -60,13 +61,11 @@ def read_request(data: bytes, position: int, end: int) -> AnyRequest | Refused:
     """Read the request that stands between two positions; what follows its last field is passed over."""
     if end - position >= _NAMED.size:
         variant, has_queue, size = _NAMED.unpack_from(data, position)
-        found: Post | Finish | None = None
-        if variant == _POST and has_queue == 1:
-            found = _read_post(data, position + _NAMED.size, size, end)
-        elif variant == _FINISH:
-            found = _read_finish(data, position, end)
-        if found is not None:
-            return found
+        if has_queue == 1 and variant in _OFTEN:
+            read = _read_post if variant == _POST else _read_finish
+            found = read(data, position + _NAMED.size, size, end)
+            if found is not None:
+                return found
     return bincode.read_request(data, position, end)
 
 
@@ -89,24 +88,21 @@ def _read_post(data: bytes, name_start: int, name_size: int, end: int) -> Post |
     return Post(queue=queue, message=data[body_start:body_end], priority=priority, label=label)  # type: ignore[arg-type]  # bytes, as bincode has it
 
 
-def _read_finish(data: bytes, position: int, end: int) -> Finish | None:
-    """Read a finish that names its queue and wants no answer, or one that names none and wants one of a level."""
-    if data[position + 4] == 1:
-        name_start = position + _NAMED.size
-        start = name_start + int.from_bytes(data[position + 5 : name_start], "little")
-        if end - start < _FINISH_END.size:
-            return None
-        sequence, shard, neither = _FINISH_END.unpack_from(data, start)
-        queue = _name(data, name_start, start)
-        return None if neither != _NEITHER or queue is None else Finish(queue=queue, sequence=sequence, shard=shard)
-    if end - position < _FINISH_CONFIRMED.size:
+def _read_finish(data: bytes, name_start: int, name_size: int, end: int) -> Finish | None:
+    """Read a finish that names its queue, and wants no answer, or one of a level."""
+    start = name_start + name_size
+    queue = _name(data, name_start, start)
+    if end - start < _FINISH_END.size or queue is None:
         return None
-    _, has_queue, sequence, shard, has_label, label, has_response, response = _FINISH_CONFIRMED.unpack_from(
-        data, position
-    )
-    if has_queue or has_label != 1 or has_response != 1 or response >= len(_LEVELS):
+    sequence, shard, neither = _FINISH_END.unpack_from(data, start)
+    if neither == _NEITHER:
+        return Finish(queue=queue, sequence=sequence, shard=shard)
+    if end - start < _FINISH_CONFIRMED.size:
         return None
-    return Finish(sequence=sequence, shard=shard, label=label, response=_LEVELS[response])
+    _, _, has_label, label, has_response, response = _FINISH_CONFIRMED.unpack_from(data, start)
+    if has_label != 1 or has_response != 1 or response >= len(_LEVELS):
+        return None
+    return Finish(queue=queue, sequence=sequence, shard=shard, label=label, response=_LEVELS[response])
 
 
 def _name(data: bytes, start: int, end: int) -> str | None:
@@ -179,9 +175,10 @@ def written_post(queue: bytes, body: bytes, priority: int, label: int) -> bytes:
     return b"%b%b%b%b%b%b" % (head, queue, size, body, _POST_END.pack(priority, 1, label), _POST_REST)
 
 
-def written_finish(sequence: int, shard: int, label: int, response: LevelName) -> bytes:
+def written_finish(queue: bytes, sequence: int, shard: int, label: int, response: LevelName) -> bytes:
     """Write a finish that is answered when it is persisted so far."""
-    return _FINISH_CONFIRMED.pack(_FINISH, 0, sequence, shard, 1, label, 1, _LEVEL_NUMBERS[response])
+    end = _FINISH_CONFIRMED.pack(sequence, shard, 1, label, 1, _LEVEL_NUMBERS[response])
+    return b"%b%b%b" % (_NAMED.pack(_FINISH, 1, len(queue)), queue, end)
 
 
 class _Origin(NamedTuple):
