@@ -3,14 +3,23 @@
 import pytest
 
 from tests.protocols.stomp.conservation import Conservation
+from tests.protocols.stomp.durability import Durability
 from tests.protocols.stomp.peers import World
 
 STEPS = 300
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 async def test_messages_are_conserved(world: World, seed: int) -> None:
     """Acknowledging, refusing, transactions, leaving in every way: the account agrees with the broker throughout."""
     peers = Conservation(world, seed)
     await peers.run(STEPS)
     assert peers.settled > STEPS // 30
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_durable_subscribers_get_everything(world: World, seed: int) -> None:
+    """Coming, going, changing hands, ending for good: each has all that is its own, in order, and nothing else."""
+    subscribers = Durability(world, seed)
+    await subscribers.run(STEPS)
+    assert subscribers.settled > STEPS // 20
