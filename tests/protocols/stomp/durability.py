@@ -114,12 +114,14 @@ class Durability:
             return
         peer, account.peer = account.peer, None
         account.taken.clear()
-        self._world.peers.remove(peer)
         way = self._choice.choice(("UNSUBSCRIBE", "DISCONNECT", "lost"))
-        if way != "lost":
+        if way == "lost":
+            peer.is_open = False
+            peer.session.lost()
+        else:
             peer.tell(way, f"id:{self._ident(name)}")
-        peer.is_open = False
-        peer.session.lost()
+        if way != "UNSUBSCRIBE":
+            self._world.peers.remove(peer)
 
     def _end(self, name: str) -> None:
         """Unsubscribe for good, from its own connection or from another."""
