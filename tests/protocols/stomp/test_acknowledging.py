@@ -341,6 +341,22 @@ async def test_a_late_ack_of_what_nobody_has_succeeds(world: World) -> None:
     assert (peer.take().command, world.length("a")) == ("RECEIPT", 0)
 
 
+async def test_each_of_many_late_acks_of_what_nobody_has_succeeds(world: World) -> None:
+    """However much else the connection holds."""
+    world.set_queue("a", retry_delay=60.0)
+    peer = world.peer()
+    await peer.take_from("/queue/a", "work-timeout:5", "prefetch-count:0")
+    await peer.take_from("/queue/b", ident="2")
+    await peer.publish("/queue/a", *[str(number) for number in range(1100)])
+    late = peer.messages()
+    await world.wait(5.1)
+    await peer.publish("/queue/b", "x")
+    for message in late:
+        peer.tell("ACK", *naming("1.2", message))
+    await world.quiet()
+    assert (world.length("a"), peer.is_open) == (0, True)
+
+
 async def test_what_is_held_is_not_looked_through_again_and_again(world: World) -> None:
     """A connection may hold very many messages: all of them are looked at when they have become twice as many."""
     peer = world.peer()

@@ -29,9 +29,15 @@ class Unacked:
         if len(messages) <= self._tidied_above:
             return
         for name, message in list(messages.items()):
-            if message.state is not State.ASSIGNED:
+            if _is_over(message):
                 del messages[name]
         self._tidied_above = 2 * len(messages) + _LOST_MAX
+
+
+def _is_over(message: Message) -> bool:
+    """Tell whether nobody could acknowledge it any more: it is in other hands by now, or settled."""
+    again = message.successor
+    return message.state is not State.ASSIGNED and (again is None or again.state is not State.WAITING)
 
 
 class Subscription:
