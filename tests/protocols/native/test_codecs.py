@@ -21,6 +21,7 @@ from penstock.protocols.native.messages import (
     Answer,
     Batch,
     Delivery,
+    Fetch,
     Finish,
     NoticeOf,
     Ok,
@@ -77,14 +78,20 @@ def test_an_answer_in_bincode_is_read_as_it_was_written(answer: Answer) -> None:
 
 QUEUES, LABELS = st.none() | st.text(max_size=5), st.none() | U64
 LEVELS = st.none() | st.sampled_from(["ready", "sync"])
-OFTEN = st.builds(
-    Post, queue=QUEUES, message=st.text(max_size=5), priority=st.integers(0, 9), label=LABELS
-) | st.builds(Finish, queue=QUEUES, sequence=U64, shard=st.integers(0, 9), label=LABELS, response=LEVELS)
+FETCHES = st.builds(
+    Fetch, queue=st.text(max_size=5), block_timeout=st.floats(0, 9), label=LABELS, sync=st.sampled_from(["ready", "sync"]),
+    work_timeout=st.none() | st.just(1.0), match=st.sampled_from(["exact", "any"]), selector=st.none() | st.just("a"),
+)  # fmt: skip
+OFTEN = (
+    FETCHES
+    | st.builds(Post, queue=QUEUES, message=st.text(max_size=5), priority=st.integers(0, 9), label=LABELS)
+    | st.builds(Finish, queue=QUEUES, sequence=U64, shard=st.integers(0, 9), label=LABELS, response=LEVELS)
+)
 
 
 @given(OFTEN, st.integers(0, 30))
 def test_what_is_read_often_is_read_like_all_else(request_: Request, cut: int) -> None:
-    """The short way through a `post` and a `finish` finds what the long way finds, on a broken frame too."""
+    """The short way through a `post`, a `fetch` and a `finish` finds what the long way finds, on a broken frame too."""
     data = bincode.written(request_)
     data = b"x" + data[: max(0, len(data) - cut)]
     short, long = (read(data, 1, len(data)) for read in (often.read_request, bincode.read_request))

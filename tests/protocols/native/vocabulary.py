@@ -10,7 +10,7 @@ from penstock.protocols.native.json import wire_of
 from penstock.protocols.native.messages import ANSWERS, OPERATIONS, REQUESTS, UINT64_MAX, Answer, Request
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-_NUMBERS = st.floats(allow_nan=False, width=64)
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False)  # JSON has neither
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | _NUMBERS | _TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),

@@ -20,22 +20,26 @@ from penstock.protocols.native.settling import LEVELS
 #: Of one connection: pops and fetches that wait at the same time, and subscriptions.
 WAITS_MAX = 1000
 SUBSCRIPTIONS_MAX = 1000
+#: Choices that a connection remembers; the next one makes it begin afresh.
+SELECTIONS_MAX = 1000
 
 
 class Consuming:
     """See the module."""
 
-    __slots__ = ("_is_held", "_peer", "_subscriptions", "_waits", "wake")
+    __slots__ = ("_is_held", "_peer", "_selections", "_subscriptions", "_waits", "_wake")
 
     def __init__(self, peer: Peer, wake: Callable[[float], None]) -> None:
         self._peer = peer
         #: Called with the time at which somebody waits no longer.
-        self.wake = wake
+        self._wake = wake
         #: Until when each pop or fetch waits.
         self._waits: dict[Consumer, float] = {}
         #: By the label of the request.
         self._subscriptions: dict[int | None, Consumer] = {}
         self._is_held = False
+        #: By name, tags and match.
+        self._selections: dict[tuple[str, tuple[str, ...] | None, str], Selection] = {}
 
     # Pops and fetches.
 
@@ -61,9 +65,7 @@ class Consuming:
     def _take(self, consumer: Consumer, request: Pop | Fetch, now: float, seconds: float) -> None:
         peer, engine = self._peer, self._peer.engine
         peer.check_consume(request.queue, "queue")
-        selection = Selection.checked(request.queue, request.tags, request.match)
-        if not engine.channels.select(selection):
-            raise NoObject(f"there is no queue {request.queue!r} that is meant", key="queue", queue=request.queue)
+        selection = self._selection(request)
         consumer.takes_turns = selection.takes_turns
         consumer.label = request.label
         message = engine.take_now(consumer, selection, now)
@@ -71,6 +73,8 @@ class Consuming:
             if not consumer.settles:
                 peer.held.add(message)
             peer.answers.deliver(consumer.level, message, request.label)
+        elif not engine.channels.select(selection):
+            raise NoObject(f"there is no queue {request.queue!r} that is meant", key="queue", queue=request.queue)
         elif seconds:
             self._wait(consumer.again(), selection, now + seconds)
         else:
@@ -83,7 +87,7 @@ class Consuming:
         if self._is_held:
             consumer.hold()
         self._waits[consumer] = until
-        self.wake(until)
+        self._wake(until)
 
     def end_waits(self, now: float) -> float:
         """Tell those that have waited long enough that there is no message; returns when to look again."""
@@ -239,6 +243,16 @@ class Consuming:
                 add(message)
             out.append(delivery(message, label))
         answers.send_out()
+
+    def _selection(self, request: Pop | Fetch) -> Selection:
+        """Return what a request chooses, which is mostly what one before it did."""
+        asked = (request.queue, request.tags, request.match)
+        selection = self._selections.get(asked)
+        if selection is None:
+            if len(self._selections) >= SELECTIONS_MAX:
+                self._selections.clear()
+            selection = self._selections[asked] = Selection.checked(*asked)
+        return selection
 
     def _selector(self, text: str | None) -> Callable[[Record], bool] | None:
         return None if text is None else self._peer.engine.selected_by(parse(text).matches)

@@ -7,6 +7,7 @@ they expect, and the long way decides what it is.
 import struct
 from typing import NamedTuple, get_args
 
+from penstock.model.limits import SECONDS_MAX
 from penstock.model.message import Message
 from penstock.protocols.native import bincode
 from penstock.protocols.native.json import Refused
@@ -16,6 +17,7 @@ from penstock.protocols.native.messages import (
     Answer,
     AnyRequest,
     Delivery,
+    Fetch,
     Finish,
     LevelName,
     NoticeOf,
@@ -24,8 +26,7 @@ from penstock.protocols.native.messages import (
     StageName,
 )
 
-_POST, _FINISH = REQUESTS.index(Post), REQUESTS.index(Finish)
-_OFTEN = (_POST, _FINISH)
+_POST, _FETCH, _FINISH = REQUESTS.index(Post), REQUESTS.index(Fetch), REQUESTS.index(Finish)
 _OK, _NOTICE, _DELIVERY = ANSWERS.index(Ok), ANSWERS.index(NoticeOf), ANSWERS.index(Delivery)
 _STAGES: tuple[StageName, ...] = get_args(get_args(StageName)[0])
 _STAGE_NUMBERS: dict[str, int] = {name: number for number, name in enumerate(_STAGES)}
@@ -38,6 +39,8 @@ _NAMED = struct.Struct("<IBQ")  # variant, 1, bytes of a queue's name
 _POST_END = struct.Struct("<IBQ")  # priority, 1, label
 #: `notify` to `dedup_id` when all are left out.
 _POST_REST = bytes(8 + 8 + 1 + 8 + 8 + 4)
+_FETCH_HEAD = struct.Struct("<IQ")  # variant, bytes of a queue's name
+_FETCH_END = struct.Struct("<dBIBQBIB")  # block, no work timeout, sync, 1, label, no tags, match, no selector
 _FINISH_END = struct.Struct("<QI2s")  # sequence, shard, neither label nor response
 _FINISH_CONFIRMED = struct.Struct("<QIBQBI")  # sequence, shard, 1, label, 1, response
 _OK_WHOLE = struct.Struct("<IBQBIBQB")  # variant, 1, label, late, shard, 1, sequence, no count
@@ -59,14 +62,16 @@ _ORIGINS_MAX = 1000
 
 def read_request(data: bytes, position: int, end: int) -> AnyRequest | Refused:
     """Read the request that stands between two positions; what follows its last field is passed over."""
+    found: AnyRequest | None = None
     if end - position >= _NAMED.size:
         variant, has_queue, size = _NAMED.unpack_from(data, position)
-        if has_queue == 1 and variant in _OFTEN:
-            read = _read_post if variant == _POST else _read_finish
-            found = read(data, position + _NAMED.size, size, end)
-            if found is not None:
-                return found
-    return bincode.read_request(data, position, end)
+        if variant == _POST and has_queue == 1:
+            found = _read_post(data, position + _NAMED.size, size, end)
+        elif variant == _FINISH and has_queue == 1:
+            found = _read_finish(data, position + _NAMED.size, size, end)
+        elif variant == _FETCH:
+            found = _read_fetch(data, position, end)
+    return found or bincode.read_request(data, position, end)
 
 
 def _read_post(data: bytes, name_start: int, name_size: int, end: int) -> Post | None:
@@ -103,6 +108,21 @@ def _read_finish(data: bytes, name_start: int, name_size: int, end: int) -> Fini
     if has_label != 1 or has_response != 1 or response >= len(_LEVELS):
         return None
     return Finish(queue=queue, sequence=sequence, shard=shard, label=label, response=_LEVELS[response])
+
+
+def _read_fetch(data: bytes, position: int, end: int) -> Fetch | None:
+    """Read a fetch with a label that says nothing beyond how long it waits, and how far it is to be persisted."""
+    _, size = _FETCH_HEAD.unpack_from(data, position)
+    name_start = position + _FETCH_HEAD.size
+    start = name_start + size
+    if end - start < _FETCH_END.size:
+        return None
+    block, has_work, sync, has_label, label, has_tags, match, has_selector = _FETCH_END.unpack_from(data, start)
+    is_plain = has_label == 1 and not (has_work or has_tags or match or has_selector)
+    queue = _name(data, name_start, start)
+    if not is_plain or queue is None or sync >= len(_LEVELS) or not 0 <= block <= SECONDS_MAX:
+        return None
+    return Fetch(queue=queue, block_timeout=block, sync=_LEVELS[sync], label=label)
 
 
 def _name(data: bytes, start: int, end: int) -> str | None:
