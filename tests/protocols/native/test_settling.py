@@ -252,3 +252,17 @@ async def test_a_post_to_a_full_disk_is_refused_and_a_finish_is_not(world: World
     assert await peer.refused("post", queue="a", message="y") == ("Unavailable", "disk")
     world.runtime.has_room = False
     assert (await peer.ask("finish", sequence=sequence, label=1))["type"] == "ok"
+
+
+async def test_large_posts_hold_their_publisher_back(world: World) -> None:
+    """The bytes of bodies count as much as the number of records, alone and in a batch."""
+    peer = world.native()
+    body = "x" * (9 * 2**20)
+    for request in (
+        {"type": "post", "queue": "a", "message": body},
+        {"type": "batch", "requests": [{"type": "post", "queue": "a", "message": body}]},
+    ):
+        peer.tell(str(request["type"]), **{name: value for name, value in request.items() if name != "type"})
+        assert world.runtime.is_behind()
+        await world.quiet()
+        assert not world.runtime.is_behind()
