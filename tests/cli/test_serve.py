@@ -1,7 +1,6 @@
 """`penstock serve`: how it starts, what it refuses, and how it ends."""
 
 import asyncio
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.served import FREE_PORTS, PATIENCE, Served
+from tests.server.raw import Raw
 from tests.stomp_wire import Wire
 
 
@@ -120,10 +120,7 @@ async def test_under_load_it_loses_nothing_that_it_confirmed(tmp_path: Path) -> 
 
 def test_connections_of_all_kinds_end_with_it(tmp_path: Path) -> None:
     """Those that have said nothing, and those in the middle of a request."""
-    with Served(tmp_path) as served:
-        silent, asking = (socket.create_connection(served.native, PATIENCE) for _ in range(2))
-        asking.sendall(b"GET /heal")
+    with Served(tmp_path) as served, Raw(served.native) as silent, Raw(served.native) as asking:
+        asking.send(b"GET /heal")
         served.stop()
-        assert (silent.recv(1), asking.recv(1)) == (b"", b"")
-        silent.close()
-        asking.close()
+        assert (silent.rest(), asking.rest()) == (b"", b"")

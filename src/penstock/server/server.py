@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from penstock import __version__
 from penstock.model.access import Access
@@ -20,6 +20,7 @@ from penstock.server.connection import StreamConnection
 from penstock.server.house import House
 from penstock.server.http.connection import HttpConnection
 from penstock.server.http.health import Health
+from penstock.server.http.log import ChangeLog
 from penstock.server.http.management import Management
 from penstock.server.http.site import Site, WebSocketRoute
 from penstock.server.limits import ServerLimits
@@ -139,6 +140,7 @@ class Server:
         site = Site(self._house, self._logins, self._options.origins)
         Health(self._runtime).serve(site.router)
         Management(self._runtime, __version__).serve(site.router)
+        ChangeLog(self._runtime).serve(site.router)
         stomp = WebSocketRoute(stream=self._languages.stomp, subprotocols=STOMP_SUBPROTOCOLS)
         native = WebSocketRoute(messages=self._languages.messages)
         site.websockets = {"/stomp": stomp, "/ws": stomp, "/connect/": native, "/connect": native}
@@ -149,8 +151,8 @@ class Server:
         if door.address.tls and self._options.tls is not None:
             self._listeners.append(TlsDoor(self._house, listener, self._options.tls, make))
             return
-        loop, admit = asyncio.get_running_loop(), partial(self._admit, make)
-        self._listeners.append(await loop.create_server(admit, sock=listener))
+        doorkeeper = partial(Doorkeeper, self._house, make)
+        self._listeners.append(await asyncio.get_running_loop().create_server(doorkeeper, sock=listener))
 
     def _stomp_door(self) -> Callable[[], asyncio.Protocol]:
         """Return what makes connections that speak STOMP from their first byte on."""
@@ -167,22 +169,29 @@ class Server:
         }
         return partial(Stranger, house, makers)
 
-    def _admit(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
-        """Return a connection, if there is room for one more."""
-        return make() if self._house.has_room else Crowded(self._house.connections_max)
 
+class Doorkeeper(asyncio.Protocol):
+    """Lets a connection in, or tells it that it is one too many.
 
-class Crowded(asyncio.Protocol):
-    """A connection too many: told so, and closed."""
+    It does so when the connection is there: until then event loops accept many at a time, which nobody has counted yet.
+    """
 
-    def __init__(self, connections_max: int) -> None:
-        self._connections_max = connections_max
+    def __init__(self, house: House, make: Callable[[], asyncio.Protocol]) -> None:
+        self._house = house
+        self._make = make
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say it in a line; what the peer speaks is not known yet."""
-        text = f"error: there are {self._connections_max} connections already (connections_max)\n"
-        transport.write(text.encode())  # type: ignore[attr-defined]  # a stream's transport has it
-        transport.close()
+        """Hand it on, or close it; what the peer speaks is not known yet."""
+        stream = cast("asyncio.Transport", transport)
+        if self._house.has_room:
+            protocol = self._make()
+            stream.set_protocol(protocol)
+            protocol.connection_made(stream)
+        else:
+            stream.write(
+                f"error: there are {self._house.connections_max} connections already (connections_max)\n".encode()
+            )
+            stream.close()
 
 
 def _check(options: ServerOptions) -> None:
