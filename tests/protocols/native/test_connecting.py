@@ -251,6 +251,21 @@ async def test_of_two_who_resume_at_once_the_later_wins_and_the_earlier_is_told(
     assert (await third.ask("finish", sequence=sequence, label=1))["type"] == "ok"
 
 
+async def test_what_the_earlier_was_never_sent_waits_again(held_world: World, store: HeldStore) -> None:
+    """Its assignment waited for the disk when another came in its place: nobody knows of it."""
+    earlier, later, third = (held_world.native() for _ in range(3))
+    held_world.set_queue("a")
+    await earlier.ask_synced("resume", resume_timeout=60)
+    await earlier.say("fetch", queue="a", sync="sync", block_timeout=60)
+    store.hold()
+    await third.post("a", "x")
+    await later.say("resume", id=earlier.id)
+    store.let_go()
+    await later.until(lambda: later.answers)
+    message = await third.ask("fetch", queue="a")
+    assert (message["body"], message["attempt"]) == ("x", 1)
+
+
 async def test_subscriptions_are_made_anew(world: World) -> None:
     """Those of the lost connection bring nothing to the new one, which may give their labels again."""
     peer = world.native()
