@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.served import FREE_PORTS, PATIENCE, Served
-from tests.server.raw import Raw
+from tests.server.raw import CONNECT, Raw
 from tests.stomp_wire import Wire
 
 
@@ -124,3 +124,19 @@ def test_connections_of_all_kinds_end_with_it(tmp_path: Path) -> None:
         asking.send(b"GET /heal")
         served.stop()
         assert (silent.rest(), asking.rest()) == (b"", b"")
+
+
+def test_it_serves_without_uvloop_too(tmp_path: Path) -> None:
+    """Which is not there on every platform."""
+    without = "import sys; sys.modules['uvloop'] = None; from penstock.cli import app; app()"
+    command = [sys.executable, "-c", without, "serve", *FREE_PORTS, "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        host, _, port = process.stdout.readline().removeprefix("native http://").strip().partition(":")
+        while process.stdout.readline() != "ready\n":
+            pass
+        with Raw((host, int(port))) as peer:
+            peer.send(CONNECT + b"SEND\ndestination:/queue/a\nreceipt:1\n\n1\0").until(b"RECEIPT\nreceipt-id:1\n\n\0")
+        process.terminate()
+        assert (process.wait(PATIENCE), process.stderr.read()) == (0, "")
