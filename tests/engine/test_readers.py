@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.readers import LogStretch, Reader, Retention
-from penstock.model.errors import NoObject, TooLarge
+from penstock.model.errors import NoObject, NotAssigned, TooLarge
 from penstock.model.limits import Limits
 from tests.engine.rig import Rig
 
@@ -35,6 +35,20 @@ class TestReaders:
         assert rig.restart().engine.readers.by_name == {}
         with pytest.raises(NoObject):
             rig.engine.readers.remove("spark", 3.0)
+
+    def test_one_reads_at_a_time(self) -> None:
+        """Who takes a reader over has it; after a restart it is whose query comes first."""
+        rig = Rig()
+        rig.engine.readers.take("spark", "one", 7, 1.0)
+        assert rig.engine.readers.take("spark", "two", 9, 1.0).position == 7
+
+        rig.engine.readers.move_own("spark", "two", 8, 2.0)
+        with pytest.raises(NotAssigned):
+            rig.engine.readers.move_own("spark", "one", 9, 3.0)
+        again = rig.restart().engine.readers
+        assert again.move_own("spark", "one", 9, 4.0).position == 9
+        with pytest.raises(NotAssigned):
+            again.move_own("spark", "two", 10, 5.0)
 
     def test_there_may_be_too_many(self) -> None:
         """A reader over the limit is refused; those that are there move on."""

@@ -21,7 +21,12 @@ _BY_CODE: dict[str, type[PenstockError]] = {
 
 def error_of(refusal: Refusal) -> PenstockError:
     """Return the exception that a refusal stands for."""
-    return _BY_CODE.get(refusal.code, PenstockError)(refusal.text, key=refusal.key)
+    return error_by_code(refusal.code, refusal.text, refusal.key)
+
+
+def error_by_code(code: str, text: str, key: str | None) -> PenstockError:
+    """Return the exception that has this code."""
+    return _BY_CODE.get(code, PenstockError)(text, key=key)
 
 
 def not_open() -> Unavailable:

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.engine.consumers import Consumer
 from penstock.engine.cursor import Agenda, Cursor
+from penstock.engine.departed import CursorName
 from penstock.engine.queue import Bury, Queue
 from penstock.engine.selection import Selection
 from penstock.engine.topic import Topic
@@ -136,6 +137,8 @@ class Channels:
         same_name.remove(queue)
         if not same_name:
             del self.by_name[queue.name]
+        name = CursorName("queue", queue.name, tuple(sorted(queue.tags)))
+        self._effects.departed.cursor_went(queue.number, self._effects.position, name)
 
     def purge_queue(self, queue: Queue, now: float) -> int:
         """Drop all that waits in a queue; returns how many messages that were."""
@@ -215,6 +218,11 @@ class Channels:
         topic = self.topics[name] = Topic(number, name, settings, self._agenda, self._limits)
         self._next_number = max(self._next_number, number + 1)
         return topic
+
+    def remove_topic(self, topic: Topic) -> None:
+        """Take a topic out of the list."""
+        del self.topics[topic.name]
+        self._effects.departed.cursor_went(topic.number, self._effects.position, CursorName("topic", topic.name))
 
     def alter_topic(self, topic: Topic, now: float, changes: Mapping[str, Any]) -> None:
         """Change settings of a topic."""

@@ -118,6 +118,7 @@ class Clients:
         self._absent.discard(client)
         del self.by_number[client.number]
         del self._by_id[client.id]
+        self._effects.departed.client_went(client.number, self._effects.position, client.id)
         self._effects.note(Kind.CLIENT_GONE, now, client=client.number)
 
     def sweep(self, now: float, limit: int) -> int:
@@ -161,6 +162,7 @@ class Clients:
         client = self.by_number.pop(number, None)
         if client is not None:
             del self._by_id[client.id]
+            self._effects.departed.client_went(number, self._effects.position, client.id)
 
     def start(self, now: float) -> None:
         """Give what cannot come back to others, and all else its time to come back."""

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.engine.departed import Departed
 from penstock.model.records import Attributes, Kind, Record
 from penstock.model.stages import Stage
 
@@ -26,7 +27,19 @@ class Notice(NamedTuple):
 class Effects:
     """Filled by the engine's calls, emptied by the broker once a wake-up."""
 
-    __slots__ = ("dirty", "early", "first", "gone", "hungry", "notices", "records", "reserved", "to_persist", "touched")
+    __slots__ = (
+        "departed",
+        "dirty",
+        "early",
+        "first",
+        "gone",
+        "hungry",
+        "notices",
+        "records",
+        "reserved",
+        "to_persist",
+        "touched",
+    )
 
     def __init__(self) -> None:
         #: Position of the first of `records`.
@@ -46,6 +59,8 @@ class Effects:
         self.touched: dict[Consumer, None] = {}
         #: Positions below this are reserved on disk, or will be with the next batch.
         self.reserved = 0
+        #: Names that records may still ask for.
+        self.departed = Departed()
 
     @property
     def position(self) -> int:

@@ -4,7 +4,7 @@ Its calls change the state at once and leave their effects in `effects`. Time co
 the only thing it asks of the world is to recall records that it has written, which never change.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.channels import Channels
@@ -12,6 +12,7 @@ from penstock.engine.clients import Client, Clients
 from penstock.engine.consumers import Consumer, Dispatcher
 from penstock.engine.cursor import LEASE_EXPIRED, Agenda
 from penstock.engine.dead_letters import DeadLetters
+from penstock.engine.departed import CursorName
 from penstock.engine.effects import Effects, Notice
 from penstock.engine.inspection import fields_of, headers_of
 from penstock.engine.queue import Queue
@@ -265,6 +266,30 @@ class Engine:
             if channel.number == number:
                 return channel
         raise NoObject(f"there is no channel with the number {number}", key="queue")
+
+    def cursor_names(self, numbers: Container[int]) -> dict[int, CursorName]:
+        """Return what these numbers of queues, topics and subscribers stand for, as far as that is known."""
+        names = self.effects.departed.cursors(numbers)
+        for queue in self.channels.queues.values():
+            if queue.number in numbers:
+                names[queue.number] = CursorName("queue", queue.name, tuple(sorted(queue.tags)))
+        for topic in self.channels.topics.values():
+            if topic.number in numbers:
+                names[topic.number] = CursorName("topic", topic.name)
+            for number, subscriber in topic.subscribers.items():
+                if number in numbers:
+                    names[number] = CursorName("topic", topic.name, (), subscriber.durable or str(number))
+        return names
+
+    def client_ids(self, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return the ids of these clients, as far as they are known."""
+        ids: dict[int, bytes] = {}
+        for number in numbers:
+            client = self.clients.by_number.get(number)
+            ident = client.id if client is not None else self.effects.departed.client(number)
+            if ident is not None:
+                ids[number] = ident
+        return ids
 
     def live(self) -> Iterator["array[int]"]:
         """Yield ascending arrays of the sequences of all messages that the store has to keep."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.engine.effects import Effects
-from penstock.model.errors import NoObject, TooLarge
+from penstock.model.errors import NoObject, NotAssigned, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.records import Attribute, Kind
 
@@ -42,15 +42,31 @@ class LogStretch:
 class Readers:
     """See the module."""
 
-    __slots__ = ("_effects", "_limits", "_next_pin", "_pins", "by_name")
+    __slots__ = ("_effects", "_limits", "_next_pin", "_owners", "_pins", "by_name")
 
     def __init__(self, effects: Effects, limits: Limits) -> None:
         self._effects = effects
         self._limits = limits
         self.by_name: dict[str, Reader] = {}
+        #: Who reads by each now; after a restart of the broker whoever asks first.
+        self._owners: dict[str, str] = {}
         #: Position and end of each pin; they do not survive a restart, and neither does the read that has one.
         self._pins: dict[int, tuple[int, float]] = {}
         self._next_pin = 1
+
+    def take(self, name: str, owner: str, position: int, now: float) -> Reader:
+        """Read by a reader from now on, made at `position` if need be; whoever read by it before is told at its next move."""
+        reader = self.by_name.get(name) or self.move(name, position, now)
+        self._owners[name] = owner
+        return reader
+
+    def move_own(self, name: str, owner: str, position: int, now: float) -> Reader:
+        """Move a reader that this owner has taken."""
+        if name not in self.by_name:
+            raise NoObject(f"there is no reader {name!r}", key="reader", reader=name)
+        if self._owners.setdefault(name, owner) != owner:
+            raise NotAssigned(f"another query has begun to read by the reader {name!r}", key="reader", reader=name)
+        return self.move(name, position, now)
 
     def move(self, name: str, position: int, now: float) -> Reader:
         """Move a reader, made if need be."""
@@ -70,6 +86,7 @@ class Readers:
         """Forget a reader, and hold nothing for it any more."""
         if self.by_name.pop(name, None) is None:
             raise NoObject(f"there is no reader {name!r}", key="reader", reader=name)
+        self._owners.pop(name, None)
         self._effects.note(Kind.READER_GONE, now, attributes={int(Attribute.NAME): name})
 
     def restore(self, name: str, position: int, now: float) -> Reader:
@@ -83,6 +100,10 @@ class Readers:
         self._next_pin += 1
         self._pins[number] = (position, now + seconds)
         return number
+
+    def is_pinned(self, number: int) -> bool:
+        """Tell whether a pin still holds."""
+        return number in self._pins
 
     def unpin(self, number: int) -> None:
         """Hold no longer."""

@@ -158,7 +158,7 @@ class Replay:
                 message.client.held.pop(message, None)
             self._engine.channels.remove_queue(channel)
         else:
-            del self._engine.channels.topics[channel.name]
+            self._engine.channels.remove_topic(channel)
 
     def purge(self, record: Record) -> None:
         """Apply a purge."""

@@ -45,6 +45,7 @@ def dump(engine: Engine) -> dict[str, Any]:
             if subscription.number
         ],
         "readers": [asdict(reader) for reader in engine.readers.by_name.values()],
+        "departed": engine.effects.departed.dump(),
         "records": None if engine.agenda.recall is not None else _all_records(engine),
     }
 
@@ -67,6 +68,7 @@ def load(engine: Engine, state: dict[str, Any]) -> None:
     engine.channels.next_number_is(state["next_channel"])
     for reader in state["readers"]:
         engine.readers.restore(reader["name"], reader["position"], reader["moved_at"])
+    engine.effects.departed.load(**state.get("departed", {"cursors": [], "clients": []}))
     engine.effects.dirty.clear()
 
 

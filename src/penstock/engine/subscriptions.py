@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from penstock.engine.channels import Channels, forget_assigned
 from penstock.engine.consumers import Consumer
 from penstock.engine.cursor import Agenda
+from penstock.engine.departed import CursorName
 from penstock.engine.selection import compiled_pattern, is_pattern
 from penstock.engine.topic import BurySubscribed, Subscriber, Topic
 from penstock.model.errors import NoObject, TooLarge
@@ -155,7 +156,7 @@ class Subscriptions:
                 if subscription is not None and id(subscription) not in self.wild:
                     self._end(consumer, subscriber, now, "the topic was deleted")
         topic.configure(topic.settings.changed({"retain_age": None, "retain_bytes": None, "retain_count": None}), now)
-        del self._channels.topics[topic.name]
+        self._channels.remove_topic(topic)
         self._effects.note(Kind.DELETE, now, cursor=topic.number, number=dropped)
         return dropped
 
@@ -307,6 +308,8 @@ class Subscriptions:
         self._effects.dirty.pop(subscriber, None)
         self.condemned.pop(subscriber, None)
         del self._subscribers[subscriber.number]
+        name = CursorName("topic", subscriber.name, (), subscriber.durable or str(subscriber.number))
+        self._effects.departed.cursor_went(subscriber.number, self._effects.position, name)
         self._disown(subscriber)
         for sequence in subscriber.delayed:
             self._agenda.delays.discard((subscriber, sequence))

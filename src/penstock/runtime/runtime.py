@@ -216,6 +216,11 @@ class Runtime:
         """Call `action` when this wake-up is over."""
         self._loop.call_soon(action)
 
+    @property
+    def durable_end(self) -> int:
+        """The position before which all that was recorded is on disk."""
+        return self._effects.first if self._in_flight is None else self._in_flight.first
+
     # Wake-ups.
 
     def _flush(self) -> None:

@@ -155,6 +155,8 @@ class Upkeep:
             await runtime.confirm(Level.SYNC)
             floor = None if retention is None else self._floor(runtime.now(), retention)
             freed = await self._loop.run_in_executor(self._executor, self._save, position, state, floor)
+            if floor is not None and runtime.store.log is not None:
+                runtime.engine.effects.departed.forget_before(runtime.store.log.start(position))
             self._grown -= grown
             return freed
 

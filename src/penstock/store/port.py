@@ -54,6 +54,50 @@ class Stretch:
     newest: float  # time of its last record
 
 
+@dataclass(slots=True, frozen=True)
+class LogStretch:
+    """A run of the change log that can be read as bytes of a file: whole batches of the journal's format."""
+
+    file: int  # names the file
+    salt: int  # of the file, which the sums of its batches begin with
+    start: int  # offset of the first batch
+    end: int  # offset after the last batch
+    first: int  # position of the first record that is meant
+    last: int  # position of the last record that is meant
+    oldest: float  # time of the first record of the file
+    newest: float  # time of the last one
+
+
+class Log(ABC):
+    """The change log as bytes, for those who read all of it. Safe for any thread; nothing that may be missing is told.
+
+    Positions before `end` are on disk: whoever asks knows that.
+    """
+
+    @abstractmethod
+    def start(self, end: int) -> int:
+        """Return the first position from which on nothing is missing; `end` when nothing is kept."""
+
+    @abstractmethod
+    def stretches(self, first: int, end: int) -> list[LogStretch]:
+        """Return what holds the records from `first` up to `end`, exclusive, as far as it is kept."""
+
+    @abstractmethod
+    def advance(self, first: int, end: int, records: int, size: int) -> int:
+        """Return the position up to which somebody at `first` comes with so many records, and about so many bytes.
+
+        It is after at least one record if there is one before `end`.
+        """
+
+    @abstractmethod
+    def at(self, time: float, end: int) -> int:
+        """Return the position of the first record of that time or later; `end` when there is none."""
+
+    @abstractmethod
+    def read(self, file: int, start: int, end: int) -> bytes:
+        """Return the bytes of a stretch, or of a part of one; `NoObject` when the file has gone."""
+
+
 class Store(ABC):
     """Makes records durable; see the promises above. Methods with a body are optional."""
 
@@ -61,6 +105,8 @@ class Store(ABC):
     recalls: bool = False
     #: Whether what was synced survives the process; False for a store in memory.
     durable: bool = True
+    #: The change log as bytes; None for a store that keeps no history.
+    log: "Log | None" = None
 
     @abstractmethod
     def open(self) -> Recovered:

@@ -135,6 +135,10 @@ class Writer:
             self._catalogue.unpin(segment)
         return last
 
+    def synced_end(self, segment: Segment) -> int:
+        """Return up to which offset a segment is known to be on disk. The journal's lock is held."""
+        return self._synced if segment is self._active else segment.end
+
     # Rolling over to the next segment.
 
     def _roll(self, first: int, batch_bytes: int, now: float) -> tuple[Segment, File]:
