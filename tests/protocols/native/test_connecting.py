@@ -65,6 +65,22 @@ async def test_a_login_that_does_not_come_ends_the_connection(world: World) -> N
     assert peer.last_words()["key"] == "login"
 
 
+async def test_a_login_that_waits_to_be_looked_at_is_waited_for(world: World) -> None:
+    """The peer has done its part; but after a refusal its time may be over."""
+    asked: list[object] = []
+    world.login = lambda user, secret, then: asked.append(then) if user else then(DENIED)  # type: ignore[method-assign]
+    patient, refused = world.native(), world.native()
+    for peer in (patient, refused):
+        await world.wait(1)
+        peer.tell("login", user="alice", secret="s", label=1)
+    await world.wait(20)
+    asked[0](Access.to_all("alice"))
+    asked[1](DENIED)
+    await world.quiet()
+    assert (patient.only()["type"], patient.is_open) == ("ok", True)
+    assert refused.last_words()["key"] == "login"
+
+
 async def test_who_needs_no_login_may_stay_silent(world: World) -> None:
     """There is nothing to wait for."""
     peer = world.native()

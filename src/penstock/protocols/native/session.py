@@ -120,7 +120,7 @@ class Session:
     def turn(self, now: float) -> float:
         """Do what is due: the end of waiting for a login, and of pops and fetches."""
         self._begin()
-        if self.is_closed:
+        if self.is_closed or self._ahead is not None:  # a peer whose login is looked at has done its part
             return inf
         if self._peer is None:
             self._login_by = self._login_by or now + LOGIN_SECONDS
@@ -204,6 +204,7 @@ class Session:
         if not self.is_closed:
             self._handle_all(ahead or [])
             self._finish_wake_up()
+            self._carrier.turn_at_once()
 
     def _enter(self, access: Access) -> None:
         clients, now = self._port.engine.clients, self._port.now()
