@@ -6,12 +6,17 @@ and when all have gone, what is left is exactly what was not.
 
 import random
 from dataclasses import dataclass, field
+from math import inf
 
 from tests.protocols.stomp.peers import Peer, World
 from tests.stomp_wire import Frame
 
 QUEUES = ("a", "b")
 PEERS_MAX, SUBSCRIPTIONS_MAX = 4, 3
+#: Seconds of a lease, for subscriptions that have one, and how many pass at a time.
+LEASE, PAUSES = 5.0, (0.7, 1.9, 3.2)
+#: Bodies with the number of their delivery, by what names them.
+Held = dict[str, tuple[str, int]]
 
 
 @dataclass(slots=True)
@@ -22,16 +27,18 @@ class Known:
     deliveries: int = 0
     failures: int = 0
     is_settled: bool = False
-    #: Who has it now.
+    #: Who has it now, and until when.
     holder: "Actor | None" = None
+    deadline: float = inf
 
 
 @dataclass(slots=True)
 class Taken:
-    """What a subscription was handed and has not acknowledged: bodies by what names them, in their order."""
+    """What a subscription was handed and has not acknowledged, in its order."""
 
     ack: str
-    bodies: dict[str, str] = field(default_factory=dict)
+    lease: float
+    bodies: Held = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -39,7 +46,7 @@ class Work:
     """A transaction: what it sends, and what it acknowledges of each subscription."""
 
     sent: list[str] = field(default_factory=list)
-    acknowledged: list[tuple[str, dict[str, str], bool]] = field(default_factory=list)
+    acknowledged: list[tuple[str, Held, bool]] = field(default_factory=list)
 
 
 class Actor:
@@ -84,6 +91,9 @@ class Conservation:
                 self._connect()
             else:
                 act(actor)
+            if self._choice.random() < 0.1:
+                await self._world.wait(self._choice.choice(PAUSES))
+                self._lapse()
             await self._settle_down()
         while self._actors:
             self._go(self._actors[0])
@@ -115,8 +125,8 @@ class Conservation:
         if taken.ack == "auto":
             known.is_settled = True
             return
-        known.holder = actor
-        taken.bodies[frame.headers["ack" if actor.version == "1.2" else "message-id"]] = body
+        known.holder, known.deadline = actor, self._world.clock.seconds + taken.lease
+        taken.bodies[frame.headers["ack" if actor.version == "1.2" else "message-id"]] = body, known.deliveries
 
     # What peers do.
 
@@ -137,9 +147,10 @@ class Conservation:
         if len(actor.taken) < SUBSCRIPTIONS_MAX:
             ident, ack = self._new_name(), self._choice.choice(("auto", "client", "client", "client-individual"))
             queue, prefetch = self._choice.choice(QUEUES), self._choice.randrange(1, 6)
-            actor.taken[ident] = Taken(ack)
-            lines = (f"id:{ident}", f"destination:/queue/{queue}", f"ack:{ack}", f"prefetch-count:{prefetch}")
-            actor.peer.tell("SUBSCRIBE", *lines)
+            lease = self._choice.choice((inf, LEASE))
+            actor.taken[ident] = Taken(ack, lease)
+            lines = [f"id:{ident}", f"destination:/queue/{queue}", f"ack:{ack}", f"prefetch-count:{prefetch}"]
+            actor.peer.tell("SUBSCRIBE", *lines, *([] if lease == inf else [f"work-timeout:{lease}"]))
 
     def _acknowledge(self, actor: Actor) -> None:
         """Acknowledge or refuse, at once or in a transaction."""
@@ -149,7 +160,7 @@ class Conservation:
         ident = self._choice.choice(holding)
         taken = actor.taken[ident]
         name = self._choice.choice([*taken.bodies])
-        meant = {}
+        meant: Held = {}
         for other in list(taken.bodies) if taken.ack == "client" else [name]:
             meant[other] = taken.bodies.pop(other)
             if other == name:
@@ -179,6 +190,10 @@ class Conservation:
             name = self._choice.choice([*actor.works])
             work = actor.works.pop(name)
             actor.peer.tell("COMMIT", f"transaction:{name}")
+            if any(len(self._current(actor, meant)) < len(meant) for _, meant, _ in work.acknowledged):
+                assert actor.peer.error().headers["message"] in {"NotAssigned", "NoObject"}
+                self._forget(actor)
+                return
             for body in work.sent:
                 self._messages[body].is_settled = False
             for _, meant, is_success in work.acknowledged:
@@ -192,19 +207,23 @@ class Conservation:
             for ident, meant, _ in reversed(work.acknowledged):
                 taken = actor.taken.get(ident)
                 if taken is None:
-                    self._release(meant)
+                    self._release(self._current(actor, meant))
                 else:
-                    taken.bodies = {**meant, **taken.bodies}
+                    taken.bodies = {**self._current(actor, meant), **taken.bodies}
 
     def _go(self, actor: Actor) -> None:
         """Lose the connection, or say DISCONNECT: what it has failed."""
-        self._actors.remove(actor)
-        self._world.peers.remove(actor.peer)
         if self._choice.random() < 0.5:
             actor.peer.tell("DISCONNECT")
         else:
             actor.peer.is_open = False
             actor.peer.session.lost()
+        self._forget(actor)
+
+    def _forget(self, actor: Actor) -> None:
+        """Take note that somebody has gone: what it had has failed."""
+        self._actors.remove(actor)
+        self._world.peers.remove(actor.peer)
         for known in self._messages.values():
             if known.holder is actor:
                 known.holder = None
@@ -220,15 +239,32 @@ class Conservation:
 
     # The account.
 
-    def _end(self, meant: dict[str, str], *, is_success: bool) -> None:
-        for body in meant.values():
+    def _lapse(self) -> None:
+        """Count as failed what was held for longer than its lease."""
+        for body, known in self._messages.items():
+            if known.holder is not None and known.deadline <= self._world.clock.seconds:
+                for taken in known.holder.taken.values():
+                    taken.bodies = {name: held for name, held in taken.bodies.items() if held[0] != body}
+                known.holder = None
+                known.failures += 1
+
+    def _current(self, actor: Actor, meant: Held) -> Held:
+        """Return what of this somebody still has from that delivery."""
+        return {
+            name: (body, delivery)
+            for name, (body, delivery) in meant.items()
+            if self._messages[body].holder is actor and self._messages[body].deliveries == delivery
+        }
+
+    def _end(self, meant: Held, *, is_success: bool) -> None:
+        for body, _ in meant.values():
             known = self._messages[body]
             known.holder = None
             known.is_settled = is_success
             known.failures += not is_success
 
-    def _release(self, meant: dict[str, str]) -> None:
-        for body in meant.values():
+    def _release(self, meant: Held) -> None:
+        for body, _ in meant.values():
             self._messages[body].holder = None
 
     def _new_name(self) -> str:

@@ -9,9 +9,9 @@ from tests.protocols.stomp.peers import World
 STEPS = 300
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 531])  # the last one showed a fault that the others do not
 async def test_messages_are_conserved(world: World, seed: int) -> None:
-    """Acknowledging, refusing, transactions, leaving in every way: the account agrees with the broker throughout."""
+    """Whoever acknowledges, refuses, holds too long, or leaves in whatever way: the account agrees with the broker."""
     peers = Conservation(world, seed)
     await peers.run(STEPS)
     assert peers.settled > STEPS // 30

@@ -180,6 +180,8 @@ class Subscription:
             if message.state is State.ASSIGNED and not message.consumer.is_open:
                 message.cursor.release(message, now)
                 del meant[name]
+            elif _is_over(message):
+                del meant[name]
         later: dict[bytes, Message] = {}
         if not self.is_shared:  # one acknowledgement may mean many, so their order counts
             later.update(self.unacked)
