@@ -19,6 +19,7 @@ MODULES = HERE.parents[1] / ".venv" / "interop" / "node_modules"
 PATIENCE = 60.0
 VERSIONS = ["version-1.0", "version-1.1", "version-1.2"]
 COMMON = ["transactions", "durable topics"]
+HEART_BEATS = pytest.param("heart-beats", marks=pytest.mark.slow)
 
 
 def javascript(broker: Served) -> list[str]:
@@ -55,16 +56,14 @@ def name(place: Callable[[str], str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "scenario", [*VERSIONS, *COMMON, "bodies", "refusals", "request and reply", "errors", "heart-beats"]
+    "scenario", [*VERSIONS, *COMMON, "bodies", "refusals", "request and reply", "errors", HEART_BEATS]
 )
 def test_stompjs(broker: Served, name: str, scenario: str) -> None:
     """`@stomp/stompjs` under Node, in text and binary messages of a WebSocket, one frame in many of them too."""
     run(javascript(broker), name, scenario)
 
 
-@pytest.mark.parametrize(
-    "scenario", [*VERSIONS, *COMMON, "lines that end by CRLF", "escapes", "refusals", "heart-beats"]
-)
+@pytest.mark.parametrize("scenario", [*VERSIONS, *COMMON, "lines that end by CRLF", "escapes", "refusals", HEART_BEATS])
 def test_ruby(broker: Served, name: str, scenario: str) -> None:
     """Ruby's gem `stomp`."""
     run(ruby(broker), name, scenario)
@@ -76,6 +75,7 @@ def test_perl(broker: Served, name: str, scenario: str) -> None:
     run(perl(broker), name, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", [javascript, ruby])
 def test_a_client_that_reconnects_gets_what_it_missed(tmp_path: Path, language: Callable[[Served], list[str]]) -> None:
     """The broker is killed and started again: the client comes back by itself, and its subscriber is known."""

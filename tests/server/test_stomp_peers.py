@@ -71,6 +71,7 @@ async def numbers_from(wire: Wire, count: int, *, acknowledge: bool = False) -> 
     return found
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_gets_all_in_order_and_holds_up_nobody(tmp_path: Path) -> None:
     """Another subscriber of the same topic has everything before the slow one has read a byte."""
     count, size = 6000, 32768
@@ -87,6 +88,7 @@ async def test_a_slow_reader_gets_all_in_order_and_holds_up_nobody(tmp_path: Pat
         slow.close()
 
 
+@pytest.mark.slow
 async def test_a_reader_that_never_reads_is_dropped_and_others_get_its_messages(broker: Served) -> None:
     """After `stalled_seconds`; what it was handed comes to somebody else, marked."""
     count, size = 6000, 32768
@@ -119,6 +121,7 @@ async def test_who_sends_and_never_reads_is_not_read_from_and_dropped(broker: Se
     raw.close()
 
 
+@pytest.mark.slow
 async def test_a_thousand_connections_vanish_with_their_hands_full(tmp_path: Path) -> None:
     """Each held a message, and all are cut at once: every message comes again, marked and counted, exactly once."""
     count = 1000
