@@ -142,17 +142,17 @@ async def test_keepalive_starts_a_lease_anew(world: World) -> None:
     assert world.runtime.engine.channels.by_name["a"][0].totals.retried == 1
 
 
-async def test_a_message_settled_by_the_broker_is_forgotten_by_the_session(world: World) -> None:
-    """Whoever holds thousands that lapse does not fill the memory with them."""
+async def test_messages_that_were_lost_are_forgotten_by_the_session(world: World) -> None:
+    """Whoever lets thousands of leases run out does not fill the memory with what it once held."""
     peer = world.native()
-    world.set_queue("a", retry_limit=None)
-    await peer.post("a", *(str(number) for number in range(3000)))
-    await peer.say("subscribe", queue="a", credit=3000, work_timeout=5)
-    await world.wait(6)
-    await world.wait(6)
-    assert {message["attempt"] for message in peer.messages()} == {1, 2, 3}
+    world.set_queue("a", retry_limit=1)
+    await peer.post("a", *(str(number) for number in range(5000)))
+    await peer.say("subscribe", queue="a", credit=500, work_timeout=5)
+    for _ in range(9):
+        await world.wait(6)
+    assert len(peer.messages()) == 5000
     held = peer.session._peer.held.table  # what a session keeps cannot be seen otherwise
-    assert len(held) == 3000
+    assert len(held) < 2200
 
 
 # Batches.
