@@ -104,6 +104,30 @@ async def test_a_poll_that_is_cancelled_loses_no_message(client: penstock.Client
     assert (message.body, message.attempt) == (b"x", 1)
 
 
+async def test_notices_that_were_told_are_forgotten(client: penstock.Client) -> None:
+    """Whatever was asked for, nothing is remembered of a message of which nothing more is told."""
+    await client.create_queue("told")
+    for stages in (["ready"], ["write", "sync"], ["sync", "assign"], ["retry"], ["drop"], ["ready", "finish"]):
+        await client.enqueue("told", b"x", notify=stages, confirm="ready")
+        await client.complete(await client.poll("told"))
+    await client.status("told")
+    notices = client.notices()
+    told = [(await anext(notices))[1] for _ in range(7)]
+    assert sorted(told) == sorted(["ready", "write", "sync", "sync", "assign", "ready", "finish"])
+    assert not client._wanted
+
+
+async def test_a_fast_pop_is_told_as_its_finish(client: penstock.Client) -> None:
+    """It comes in place of `ready`, and ends the waiting for that."""
+    await client.create_queue("fast")
+    popping = asyncio.ensure_future(client.pop("fast", wait=30))
+    await asyncio.sleep(0)
+    await client.status("fast")
+    await client.enqueue("fast", b"x", notify=["ready"], confirm="ready", label=3)
+    assert (await popping).body == b"x"
+    assert await anext(client.notices()) == (3, "finish")
+
+
 async def test_who_is_resumed_by_another_is_told(served: Served, client: penstock.Client) -> None:
     """It does not fight for its name."""
     with open_wire(served, "lines") as other:

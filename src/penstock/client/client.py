@@ -11,7 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from penstock.client.address import target_of
 from penstock.client.operating import Operating
@@ -38,6 +38,7 @@ from penstock.protocols.native.messages import (
     Post,
     Reject,
     Release,
+    StageName,
     Subscribe,
     Unsubscribe,
 )
@@ -47,6 +48,8 @@ Confirm = Literal["ready", "write", "sync"]
 Message = Delivery
 Settling = TypeVar("Settling", Fail, Release, Reject)
 
+#: Stages that come by themselves, in their order.
+_EARLY = {"ready": 0, "write": 1, "sync": 2}
 #: Names of queues that are known to be right; the next one makes it begin afresh.
 _NAMES_MAX = 1000
 #: Notices that wait to be asked for; after that the oldest are forgotten.
@@ -87,8 +90,8 @@ class Client(Operating):
         self._names: dict[str, bytes] = {}
         self._notices: deque[tuple[int, str]] = deque(maxlen=_NOTICES_MAX)
         self._has_notices = asyncio.Event()
-        #: What callers call the messages whose notices they want, and which these are.
-        self._wanted: dict[int, tuple[int, tuple[str, ...]]] = {}
+        #: What callers want to be told, by the label that the broker knows.
+        self._wanted: dict[int, _Wanted] = {}
 
     # Opening and closing.
 
@@ -376,7 +379,8 @@ class Client(Operating):
         if not post.notify and level == "sync":
             return await self._posted(post.label, written(post))
         if post.notify:
-            self._wanted[post.label] = (label, post.notify)
+            wanted = self._wanted[post.label] = _Wanted(label, frozenset(post.notify))
+            post.notify = (*post.notify, *wanted.ends)
         post.notify = tuple({*post.notify, level})
         return await self._posted(post.label, written(post), level)
 
@@ -417,12 +421,36 @@ class Client(Operating):
         return encoded
 
     def _take_notice(self, label: int, stage: str) -> None:
-        theirs, wanted = self._wanted.get(label, (0, ()))
-        if stage in wanted:
-            self._notices.append((theirs, stage))
+        wanted = self._wanted.get(label)
+        if wanted is None:
+            return
+        if wanted.is_for(stage):
+            self._notices.append((wanted.label, stage))
             self._has_notices.set()
+        if wanted.is_last(stage):
+            del self._wanted[label]
+
+
+class _Wanted(NamedTuple):
+    """What a caller wants to be told of a message, and how it calls it."""
+
+    label: int
+    stages: frozenset[str]
+
+    @property
+    def ends(self) -> tuple[StageName, ...]:
+        """What has to be told too, so that it is known when there is nothing more to tell."""
+        return () if self.stages <= _EARLY.keys() else ("finish", "drop")
+
+    def is_for(self, stage: str) -> bool:
+        """Whether the caller hears of it; `finish` may come in place of `ready`."""
+        return stage in self.stages or (stage == "finish" and not self.ends)
+
+    def is_last(self, stage: str) -> bool:
+        """Whether nothing follows that the caller wants to hear of."""
         if stage in {"finish", "drop"}:
-            self._wanted.pop(label, None)
+            return True
+        return not self.ends and _EARLY[stage] == max(_EARLY[one] for one in self.stages)
 
 
 def _chosen(tags: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -90,6 +90,8 @@ class Session:
         self._state = _State()
         self._id: str | None = None
         self._link: Link | None = None
+        #: The connection that is being opened, and its first answer.
+        self._opening: Link | None = None
         self._hello: Future[Hello]
         self._is_lost = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
@@ -224,15 +226,14 @@ class Session:
         loop = asyncio.get_running_loop()
         self._hello = loop.create_future()
         async with asyncio.timeout(self._options.connect_seconds):
-            _, link = await loop.create_connection(
-                lambda: Link(self._take, self._lose), host, port, ssl=self._target.tls
-            )
+            _, link = await loop.create_connection(self._made, host, port, ssl=self._target.tls)
             try:
                 await self._greet(link)
             except BaseException:
+                self._opening = None
                 link.close()
                 raise
-        self._link = link
+        self._link, self._opening = link, None
         self._attempts = 0
         self._is_lost.clear()
         for asked in self._state.asked.values():
@@ -240,6 +241,10 @@ class Session:
                 link.send(asked.data)
         for subscriber in self._state.subscribers.values():
             link.send(written(subscriber.request))
+
+    def _made(self) -> Link:
+        self._opening = Link(self._take, self._lose)
+        return self._opening
 
     async def _greet(self, link: Link) -> None:
         """Log in, and go on as who one was, or as somebody new."""
@@ -265,16 +270,21 @@ class Session:
         return await future
 
     def _lose(self, link: Link) -> None:
+        if link is self._link:
+            self._link = None
+            self._is_lost.set()
+        if link is self._opening or not self.is_open:
+            self._fail_passing(Unavailable("the connection was lost", key="connection"))
+
+    def _fail_passing(self, error: PenstockError) -> None:
+        """End what waits for answers of a connection that is gone."""
         if not self._hello.done():
-            self._hello.set_exception(Unavailable("the connection was lost", key="connection"))
+            self._hello.set_exception(error)
         for label, asked in list(self._state.asked.items()):
             if asked.is_passing:
                 del self._state.asked[label]
                 if not asked.future.done():
-                    asked.future.set_exception(Unavailable("the connection was lost", key="connection"))
-        if link is self._link:
-            self._link = None
-            self._is_lost.set()
+                    asked.future.set_exception(error)
 
     def _backoff(self) -> float:
         longest = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2 ** min(self._attempts, 10))
