@@ -7,10 +7,14 @@ from penstock.model.access import Action
 from penstock.model.errors import BadRequest, TooLarge
 from penstock.model.names import QueueKey
 from penstock.model.publication import Publication
-from penstock.model.stages import checked_stages
+from penstock.model.stages import Stage, checked_stages
 from penstock.protocols.native.json import body_of
 from penstock.protocols.native.messages import Post
 from penstock.protocols.native.peer import Peer
+
+#: Sets of stages by what clients have called them; in whatever order and however often, there are many names for one.
+_STAGES: dict[tuple[str, ...], Stage] = {}
+_STAGES_MAX = 1000
 
 
 def post(peer: Peer, request: Post, now: float) -> None:
@@ -65,7 +69,7 @@ def _says_more(request: Post) -> bool:
 
 def _with_care(peer: Peer, request: Post, now: float) -> tuple[QueueKey | str, dict[int, Any] | None]:
     """Return where a message goes, and the attributes of its record."""
-    channel = peer.channel(request, Action.PUBLISH)
+    channel = _channel(peer, request)
     if isinstance(channel, str):
         for name in ("key", "group"):
             if getattr(request, name) is not None:
@@ -80,10 +84,26 @@ def _with_care(peer: Peer, request: Post, now: float) -> tuple[QueueKey | str, d
         request.key,
         request.group,
         request.dedup_id,
-        checked_stages(request.notify),
+        _STAGES.get(request.notify) or _stages(request.notify),
         request.label or 0,
     )
     return channel, publication.attributes(now, peer.limits)
+
+
+def _channel(peer: Peer, request: Post) -> QueueKey | str:
+    """Return where a message goes; a queue without tags is known from before, mostly."""
+    queue = request.queue
+    if queue is None or request.tags or request.topic is not None:
+        return peer.channel(request, Action.PUBLISH)
+    return peer.targets.get(queue) or peer.target(queue)
+
+
+def _stages(names: tuple[str, ...]) -> Stage:
+    """Return the set of the named stages, and remember it."""
+    stages = checked_stages(names)
+    if len(_STAGES) < _STAGES_MAX:
+        _STAGES[names] = stages
+    return stages
 
 
 def _too_large(size: int, limit: int) -> TooLarge:
