@@ -36,6 +36,22 @@ class TestReaders:
         with pytest.raises(NoObject):
             rig.engine.readers.remove("spark", 3.0)
 
+    def test_moving_over_records_of_readers_is_not_recorded(self) -> None:
+        """Else two queries that have read all would go on forever, each telling the other of its move."""
+        rig = Rig()
+        rig.engine.readers.move("one", 1, 1.0)
+        rig.engine.readers.move("two", 1, 1.0)
+        end = rig.engine.effects.position
+
+        for reader in ("one", "two", "one"):
+            rig.engine.readers.move(reader, rig.engine.effects.position, 2.0)
+        assert rig.engine.effects.position == end + 2
+        assert {reader.position for reader in rig.engine.readers.by_name.values()} == {end + 1, end + 2}
+
+        rig.publish()
+        rig.engine.readers.move("two", rig.engine.effects.position, 3.0)
+        assert rig.restart().engine.readers.by_name["two"].position > end + 2
+
     def test_one_reads_at_a_time(self) -> None:
         """Who takes a reader over has it; after a restart it is whose query comes first."""
         rig = Rig()

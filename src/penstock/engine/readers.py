@@ -42,7 +42,7 @@ class LogStretch:
 class Readers:
     """See the module."""
 
-    __slots__ = ("_effects", "_limits", "_next_pin", "_owners", "_pins", "by_name")
+    __slots__ = ("_effects", "_limits", "_next_pin", "_owners", "_pins", "_quiet_end", "_quiet_from", "by_name")
 
     def __init__(self, effects: Effects, limits: Limits) -> None:
         self._effects = effects
@@ -53,6 +53,8 @@ class Readers:
         #: Position and end of each pin; they do not survive a restart, and neither does the read that has one.
         self._pins: dict[int, tuple[int, float]] = {}
         self._next_pin = 1
+        #: The positions from which to which, exclusive, the log tells of nothing but readers.
+        self._quiet_from = self._quiet_end = 0
 
     def take(self, name: str, owner: str, position: int, now: float) -> Reader:
         """Read by a reader from now on, made at `position` if need be; whoever read by it before is told at its next move."""
@@ -69,7 +71,10 @@ class Readers:
         return self.move(name, position, now)
 
     def move(self, name: str, position: int, now: float) -> Reader:
-        """Move a reader, made if need be."""
+        """Move a reader, made if need be.
+
+        What it read of records of readers alone is not recorded: each such record would be another to read.
+        """
         reader = self.by_name.get(name)
         if reader is None and len(self.by_name) >= self._limits.readers_max:
             raise TooLarge(
@@ -79,8 +84,16 @@ class Readers:
                 size=len(self.by_name) + 1,
                 limit=self._limits.readers_max,
             )
-        self._effects.note(Kind.READER, now, subject=position, attributes={int(Attribute.NAME): name})
+        if reader is None or not self._quiet_from <= reader.position <= position <= self._quiet_end:
+            self._note(name, position, now)
         return self.restore(name, position, now)
+
+    def _note(self, name: str, position: int, now: float) -> None:
+        at = self._effects.position
+        if at != self._quiet_end:
+            self._quiet_from = at
+        self._quiet_end = at + 1
+        self._effects.note(Kind.READER, now, subject=position, attributes={int(Attribute.NAME): name})
 
     def remove(self, name: str, now: float) -> None:
         """Forget a reader, and hold nothing for it any more."""

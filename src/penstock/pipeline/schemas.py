@@ -14,12 +14,13 @@ A row of `EVENTS` is one record of the change log. What a record does not tell i
     message_id        the id that the queue gave the message
     priority          of a publish
     size              bytes of body and headers, of a publish and of what settles a message
-    headers, key, group, dedup_id, due, expires_at, replaces, origin, body
+    due               when a published message may be handed out, or a failed one again
+    headers, key, group, dedup_id, expires_at, replaces, origin, body
                       of a publish; `replaces` is the sequence of the message whose key it took,
                       `origin` tells in JSON where a dead letter or redriven message comes from
     reason, moved_to  why it failed or was dropped, and the sequence of the dead letter that it became
     late              whether it was finished after its lease had ended
-    lease_seconds     of an assignment
+    lease_seconds     of an assignment, where it is not the heartbeat_timeout of the queue
     last_sequence     of a pass: the last message that went to a passing subscriber
 """
 

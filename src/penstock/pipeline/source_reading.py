@@ -1,0 +1,153 @@
+"""Reading ranges of the log: which stretches a range consists of, and the rows of one stretch, on a worker of Spark."""
+
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.model.errors import BadRequest, NoObject, StoreDamaged
+from penstock.pipeline.decoding import Decoder, Records, whole_batches
+from penstock.pipeline.log_client import READ_BYTES, Extent, LogClient, Stretch
+from penstock.pipeline.names import NameBook
+from penstock.pipeline.source_options import Place, Selection, SourceOptions
+from penstock.store.journal.format import Columns
+
+LOG = logging.getLogger("penstock.pipeline")
+
+
+class LogPartition(InputPartition):
+    """A stretch of the log, and by which pin it is held for a batch read."""
+
+    def __init__(self, stretch: Stretch, part: int, pin: int | None = None) -> None:
+        super().__init__(None)
+        self.stretch = stretch
+        self.part = part
+        self.pin = pin
+
+
+class LogRanges:
+    """What the driver asks about ranges of the log."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self.client = LogClient(options.url)
+
+    def position_of(self, place: Place, extent: Extent) -> int:
+        """Return the position of a place that an option names."""
+        if place.is_latest:
+            return extent.end
+        if place.time is not None:
+            return self.client.position_at(place.time)
+        if place.position is None:
+            return extent.first
+        return place.position
+
+    def checked(self, first: int, extent: Extent) -> int:
+        """Return from where on a range that begins at `first` can be read; raises when records of it are lost."""
+        if first > extent.end:
+            raise BadRequest(
+                f"the log ends at position {extent.end}, and {first} was asked for. Does `url` name another broker "
+                "than the checkpoint was made with, or was its data directory emptied? Start with a new checkpoint",
+                key="position",
+            )
+        if max(first, 1) < extent.first:
+            self._lost(first, extent.first)
+        return max(first, extent.first)
+
+    def partitions(self, first: int, end: int) -> list[LogPartition]:
+        """Return one partition for each stretch of a range."""
+        extent = self.client.extent()
+        first = self.checked(first, extent)
+        stretches = self.client.stretches(first, end) if first < end else []
+        return [LogPartition(stretch, part) for part, stretch in enumerate(stretches)]
+
+    def pinned(self, partitions: list[LogPartition]) -> list[LogPartition]:
+        """Have the log kept until all of these were read, for ten minutes at most."""
+        if partitions:
+            pin = self.client.pin(partitions[0].stretch.first, len(partitions))
+            for partition in partitions:
+                partition.pin = pin
+        return partitions
+
+    def _lost(self, first: int, kept: int) -> None:
+        lost = f"the records from position {first} up to {kept} are not in the log any more"
+        if self._options.fails_on_data_loss:
+            raise NoObject(
+                f"{lost}: retention has passed them. The option failOnDataLoss=false goes on without them; "
+                "`penstock serve --retain-log` and `--reader-hold` keep more",
+                key="position",
+            )
+        LOG.warning("%s; going on without them (failOnDataLoss=false)", lost)
+
+
+class StretchReader:
+    """What a worker does with a partition."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, selection: Selection) -> None:
+        self._options = options
+        self._selection = selection
+        self._client = LogClient(options.url)
+        self._names = NameBook(self._client.names)
+        self._decoder = Decoder(schema, self._names)
+
+    def rows(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition."""
+        try:
+            for batches in self._batches(partition.stretch):
+                yield from self._decoded(Records(batches), partition.stretch)
+        except NoObject as error:
+            if self._options.fails_on_data_loss:
+                raise NoObject(
+                    f"the records up to position {partition.stretch.last} went from the log while they were read: "
+                    f"{error}. The option failOnDataLoss=false goes on without them, a `reader` keeps them",
+                    key="position",
+                ) from None
+            LOG.warning("%s; going on without it (failOnDataLoss=false)", error)
+        if partition.pin is not None:
+            self._client.unpin(partition.pin, partition.part)
+
+    def _batches(self, stretch: Stretch) -> Iterator[list[Columns]]:
+        """Yield the batches of a stretch, a few megabytes at a time."""
+        offset, data = stretch.start, b""
+        while offset < stretch.end:
+            begin = offset + len(data)
+            more = self._client.read(stretch.file, begin, min(stretch.end, begin + READ_BYTES))
+            if not more:
+                raise StoreDamaged(f"the log ends at offset {begin} of file {stretch.file}, within a batch", key="log")
+            data += more
+            found, read = [], 0
+            for columns, read in whole_batches(data, stretch.salt, offset):  # noqa: B007  # how far it came is kept
+                if columns is not None:
+                    found.append(columns)
+            if found:
+                yield found
+            offset, data = offset + read, data[read:]
+
+    def _decoded(self, records: Records, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        wanted = (records.positions >= stretch.first) & (records.positions <= stretch.last)
+        if self._selection.kinds is not None:
+            wanted &= np.isin(records.kinds, list(self._selection.kinds))
+        if not wanted.any():
+            return
+        self._names.learn(records)
+        if self._selection.is_of_channels:
+            wanted &= self._of_channels(records)
+        if wanted.all():
+            yield self._decoder.decode(records)
+        elif wanted.any():
+            yield self._decoder.decode(records).filter(pa.array(wanted))
+
+    def _of_channels(self, records: Records) -> NDArray[np.bool_]:
+        numbers, places = np.unique(records.cursors, return_inverse=True)
+        fits = np.array([self._fits(number) for number in numbers.tolist()], dtype=np.bool_)
+        return np.asarray(fits[places], dtype=np.bool_)
+
+    def _fits(self, number: int) -> bool:
+        name, selection = self._names.cursors[number], self._selection
+        if selection.channel is not None and name.channel != selection.channel:
+            return False
+        return selection.tags is None or (name.channel is not None and frozenset(name.tags or ()) == selection.tags)
