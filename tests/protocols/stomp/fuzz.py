@@ -33,6 +33,8 @@ SAID = (
     frame("UNSUBSCRIBE", "id:1"),
     frame("UNSUBSCRIBE", "id:2", "durable:true"),
     frame("DISCONNECT", "receipt:11"),
+    frame("SEND", "destination:/queue/a", *(f"header-{number}:{'x' * 40}" for number in range(8)), body=b"long"),
+    b"SEND\r\ndestination:/queue/a\r\nlong:" + b"x" * 300 + b"\r\n\r\nlong\0",
     b"\r\nSEND\r\ndestination:/queue/a\r\ncontent-length:3\r\n\r\na\nb\0\r\n",
     b"\n",
 )

@@ -30,6 +30,8 @@ def understood(stream: bytes, limits: FrameLimits, *, escapes: bool) -> Understo
             head, body = _split(rest)
             if head is None:
                 return Understood(frames, b"\0" in rest, len(rest) > limits.command_bytes_max)
+            if _size_of_head(rest, body) > limits.head_bytes_max:
+                return Understood(frames, is_wrong=True)
             command, headers = _read_head(head, limits, escapes=escapes)
             size = _size_of_body(headers, body, limits)
         except _Wrong:
@@ -52,6 +54,12 @@ def _split(rest: bytes) -> tuple[list[bytes] | None, bytes]:
             return lines, rest
         lines.append(line)
     return None, rest
+
+
+def _size_of_head(rest: bytes, body: bytes) -> int:
+    """Return the bytes of a head, without the end of its last line and without the empty one."""
+    end = b"\n\r\n" if rest.endswith(b"\n\r\n" + body) else b"\n\n"
+    return len(rest) - len(end + body)
 
 
 def _read_head(lines: list[bytes], limits: FrameLimits, *, escapes: bool) -> tuple[bytes, dict[bytes, bytes]]:

@@ -76,6 +76,45 @@ def test_bytes_one_by_one_give_the_same_frames(dialogue: bytes, frames: list[Fra
     assert [frame for byte in dialogue for frame in stream.feed(bytes([byte]))] == frames
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_any_cut_of_a_long_head_gives_the_same_frames(end: bytes) -> None:
+    """Also where the cut goes through the end of the head."""
+    lines = [b"SEND", *(b"header-%d:" % number + b"x" * 40 for number in range(10)), b"", b""]
+    stream = (end.join(lines) + b"body\0") * 2
+    expected = parser().feed(stream)
+    assert [body for _, _, body in expected] == [b"body", b"body"]
+    for cut in range(len(stream)):
+        cut_once, then_by_bytes = parser(), parser()
+        assert cut_once.feed(stream[:cut]) + cut_once.feed(stream[cut:]) == expected, cut
+        found = then_by_bytes.feed(stream[:cut])
+        for byte in stream[cut : cut + 700]:
+            found += then_by_bytes.feed(bytes([byte]))
+        assert found + then_by_bytes.feed(stream[cut + 700 :]) == expected, cut
+
+
+def test_a_head_that_comes_byte_by_byte_is_not_read_again_each_time() -> None:
+    """A stranger that trickles its bytes must not cost more than they are worth."""
+    stream = Parser()
+    head = b"CONNECT\n" + b"a:b\n" * 10_000
+    for byte in head:
+        assert stream.feed(bytes([byte])) == []
+    assert len(stream._pieces) > len(head) - 300, "what had come was put together and read in between"
+    assert stream.error is None
+    stream.feed(b"\n\0")
+    assert "10000" in str(stream.error)
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\n\r\n"])
+def test_a_long_head_is_read_as_soon_as_it_ends(end: bytes) -> None:
+    """What it says of the body is refused before the body comes."""
+    stream = parser()
+    stream.feed(b"SEND\nlong:" + b"x" * 400 + b"\ncontent-length:1001")
+    for byte in end:
+        assert stream.error is None
+        stream.feed(bytes([byte]))
+    assert "1001" in str(stream.error)
+
+
 def test_one_carriage_return_belongs_to_a_line_end() -> None:
     """A second one belongs to the line."""
     assert parser().feed(b"SEND\nx:1\r\r\n\r\n\0SEND\nx:1\r\r\n\n\0") == [(b"SEND", {b"x": b"1\r"}, b"")] * 2

@@ -31,8 +31,13 @@ _LEARNED_COMMANDS = frozenset({b"SEND", b"ACK", b"NACK"})
 SHAPES_MAX = 8
 _SHAPE_HEADERS_MAX = 16
 
+#: A head that is no longer than this is looked at whenever something of it has come: what is no STOMP shows early.
+_SHORT_HEAD = 256
+
 #: Instead of where a frame begins: the data is used up, or a part of a frame waits for more.
 NOTHING_LEFT, SOMETHING_LEFT = -1, -2
+#: Instead of how many bytes a frame needs: what it waits for.
+FOR_NUL, FOR_HEAD = -1, -2
 
 #: Command, headers and body; names and values of headers are unescaped bytes.
 Frame: TypeAlias = tuple[bytes, dict[bytes, bytes], bytes]
@@ -79,7 +84,7 @@ def shape_of(command: bytes, names: tuple[bytes, ...]) -> Shape:
 class Parser:
     """Turns bytes into frames; what is not whole yet waits for more."""
 
-    __slots__ = ("_ahead", "_pieces", "_pieces_size", "_shapes", "_wanted", "error", "escapes", "limits")
+    __slots__ = ("_ahead", "_last", "_pieces", "_pieces_size", "_shapes", "_wanted", "error", "escapes", "limits")
 
     def __init__(self, limits: FrameLimits = STRANGER) -> None:
         self.limits = limits
@@ -91,8 +96,10 @@ class Parser:
         self._shapes: list[Shape] = []
         self._pieces: list[bytes] = []
         self._pieces_size = 0
-        #: How many bytes must be there before parsing is worth another try; -1: until there is a NUL.
+        #: How many bytes must be there before parsing is worth another try; or until there is a NUL, or the end of a head.
         self._wanted = 0
+        #: The last two bytes that came while the end of a head is waited for.
+        self._last = b""
         self._ahead = b""
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -102,10 +109,7 @@ class Parser:
         if self._pieces:
             self._pieces.append(data)
             self._pieces_size += len(data)
-            if self._wanted < 0:
-                if b"\0" not in data and self._pieces_size <= self.limits.head_bytes_max + self.limits.body_bytes_max:
-                    return []
-            elif self._pieces_size < self._wanted:
+            if not self._may_be_whole(data):
                 return []
             data = b"".join(self._pieces)
             self._pieces = []
@@ -120,8 +124,20 @@ class Parser:
             return frames
         if start != NOTHING_LEFT:
             rest = data[rest_from:] if rest_from else data
-            self._pieces, self._pieces_size = [rest], len(rest)
+            self._pieces, self._pieces_size, self._last = [rest], len(rest), rest[-2:]
         return frames
+
+    def _may_be_whole(self, data: bytes) -> bool:
+        """Tell whether parsing is worth another try: one that sends byte by byte must not have all read again each time."""
+        size, limits = self._pieces_size, self.limits
+        if self._wanted == FOR_NUL:
+            return b"\0" in data or size > limits.head_bytes_max + limits.body_bytes_max
+        if self._wanted != FOR_HEAD:
+            return size >= self._wanted
+        joint = self._last + data
+        self._last = joint[-2:]
+        ends = b"\n\n" in joint or b"\n\r\n" in joint or b"\0" in data
+        return ends or size <= _SHORT_HEAD or size > limits.head_bytes_max
 
     def _parse_known(self, data: bytes, start: int, frames: list[Frame]) -> int:
         """Append the whole frames from `start` on that have a shape known already; returns where others begin."""
@@ -239,14 +255,14 @@ class Parser:
         line_end = data.find(b"\n", start)
         if (len(data) if line_end < 0 else line_end) - start > self.limits.command_bytes_max + 1:
             raise FrameError("this is not a command of STOMP")
-        self._wanted = 0
+        self._wanted = FOR_HEAD
         return SOMETHING_LEFT
 
     def _wait_for_nul(self, data: bytes, body_from: int) -> int:
         size = len(data) - body_from
         if size > self.limits.body_bytes_max:
             raise self._too_large("body", size, self.limits.body_bytes_max)
-        self._wanted = -1
+        self._wanted = FOR_NUL
         return SOMETHING_LEFT
 
     def _too_large(self, what: str, size: int, limit: int) -> FrameError:
