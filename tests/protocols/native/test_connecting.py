@@ -386,3 +386,15 @@ async def test_in_good_order_what_others_hold_waits_again_and_does_not_count(wor
     peer.session.leave()
     message = await other.ask("fetch", queue="a")
     assert (message["attempt"], message["redelivered"]) == (1, True)
+
+
+async def test_what_a_session_remembers_of_names_is_bounded(world: World) -> None:
+    """A peer that uses thousands of queues once does not fill the memory, and goes on."""
+    peer = world.native()
+    for number in range(2500):
+        peer.tell("post", queue=str(number), message="x")
+        peer.tell("pop", queue=str(number))
+    await world.quiet()
+    assert len(peer.messages()) == 2500
+    known, consuming = peer.session._peer, peer.session._consuming
+    assert max(map(len, (known.targets, known.consumable, consuming._selections))) <= 1000
