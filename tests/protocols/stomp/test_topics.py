@@ -46,6 +46,19 @@ async def test_patterns_take_in_topics_that_are_there_and_that_come(
     assert all(one.headers["destination"] == f"/topic/{one.body.decode()}" for one in messages)
 
 
+async def test_a_pattern_over_very_many_topics_remembers_a_few(world: World) -> None:
+    """Each message shows its topic, and topics that have gone do not stay in the memory of a subscription."""
+    peer = world.peer()
+    await peer.take_from("/topic/#", ack="auto")
+    for number in [*range(1500), 0]:
+        peer.tell("SEND", f"destination:/topic/t.{number}")
+    await world.quiet()
+    assert [one.headers["destination"] for one in peer.messages()] == [
+        f"/topic/t.{number}" for number in [*range(1500), 0]
+    ]
+    assert len(peer.session._subscriptions._by_id[b"1"]._heads) < 1000
+
+
 async def test_overlapping_subscriptions_deliver_twice(world: World) -> None:
     """Each with its own id, so that a program can tell them apart; also two of the very same topic."""
     peer = world.peer()

@@ -12,6 +12,8 @@ _EXPIRES_AT = int(Attribute.EXPIRES_AT)
 _FIRST_TIME = b"redelivered:false\ndelivery-count:1\n"
 #: Unacknowledged messages that may be in other hands by now, before they are looked for.
 _LOST_MAX = 1024
+#: Channels of which a subscription remembers how its frames begin; the next one makes it begin afresh.
+_HEADS_MAX = 1000
 
 
 class Unacked:
@@ -133,6 +135,8 @@ class Subscription:
         lines = [b"MESSAGE", self._line("destination", destination), b"subscription:" + self._escaped(self.id)]
         if cursor.tags:
             lines.append(self._line("tags", ",".join(sorted(cursor.tags))))
+        if len(self._heads) >= _HEADS_MAX:
+            self._heads.clear()
         head = self._heads[cursor] = b"\n".join(lines) + b"\n"
         return head
 
