@@ -267,6 +267,17 @@ async def test_of_two_who_resume_at_once_the_later_wins_and_the_earlier_is_told(
     assert (await third.ask("finish", sequence=sequence, label=1))["type"] == "ok"
 
 
+async def test_who_is_still_connected_is_resumed_though_it_never_asked_to_be_kept(world: World) -> None:
+    """A connection that is dead and does not know it yet loses nothing to the one that comes in its place."""
+    earlier, later = world.native(), world.native()
+    await earlier.post("a", "x")
+    message = await earlier.ask("fetch", queue="a")
+    assert (await later.ask("resume", id=earlier.id))["id"] == earlier.id
+    assert (await later.ask("finish", sequence=message["sequence"], label=1))["type"] == "ok"
+    await later.vanish()
+    assert await world.native().refused("resume", id=earlier.id) == ("NoObject", "id")
+
+
 async def test_what_the_earlier_was_never_sent_waits_again(held_world: World, store: HeldStore) -> None:
     """Its assignment waited for the disk when another came in its place: nobody knows of it."""
     earlier, later, third = (held_world.native() for _ in range(3))
