@@ -103,6 +103,7 @@ async def test_a_subscription_brings_what_comes(broker: Either, name: str) -> No
         first = await anext(subscription)
         await broker.complete(first)
     assert first.body == b"1"
+    assert await anext(subscription, None) is None
     again = [await broker.poll(name, wait=5) for _ in range(2)]
     assert sorted((message.body, message.attempt) for message in again) == [(b"2", 1), (b"3", 1)]
 
