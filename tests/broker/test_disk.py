@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from penstock import Broker
-from penstock.model.errors import StoreError, Unavailable
+from penstock.model.errors import StoreError, StoreFull, Unavailable
 from penstock.runtime import upkeep
 from penstock.store.journal import Journal
+from tests.broker.stores import WatchedStore
 from tests.conftest import require
 from tests.crash.simulated_disk import Fault, SimulatedDisk
 
@@ -120,6 +121,37 @@ async def test_history_gives_way_on_a_full_disk_unless_it_is_read(is_read: bool)
             assert kept >= set(published)
             broker._engine.readers.remove("lake", broker._runtime.now())
             broker._runtime.touch()
+        await publishing_again(broker)
+
+
+class TightStore(WatchedStore):
+    """Has room once it was collected twice in a row, and no room for the second index at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saves = 4
+
+    def has_room(self) -> bool:
+        return self.saves > 3
+
+    def make_room(self) -> bool:
+        return self.saves > 3
+
+    def save(self, position: int, index: bytes) -> None:
+        self.saves += 1
+        if self.saves == 2:
+            raise StoreFull("no room for an index", key="disk")
+
+
+async def test_a_collection_that_found_no_room_is_tried_again() -> None:
+    """Also when nothing is settled any more that would give a reason for it."""
+    store = TightStore()
+    async with Broker.open(store) as broker:
+        await broker.collect()
+        store.saves = 0
+        broker._runtime.touch()
+        await asyncio.sleep(0)
+        assert not broker._runtime.has_room
         await publishing_again(broker)
 
 

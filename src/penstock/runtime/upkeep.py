@@ -122,10 +122,11 @@ class Upkeep:
         while not await self._loop.run_in_executor(self._executor, self._runtime.store.make_room):
             pause = ROOM_SECONDS
             if is_due or self._grown:
-                is_due = False
+                is_due = True
                 began = self._loop.time()
                 with contextlib.suppress(StoreFull):
                     await self.collect(retention)
+                    is_due = False
                     pause = self._loop.time() - began  # half of the time: whoever drains fast uses the reserve up fast
             await asyncio.sleep(pause)
         self._makes_room = None
