@@ -1,6 +1,7 @@
 """What a client does when connections, brokers and patience are lost."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -154,6 +155,19 @@ async def test_a_broker_that_is_not_there_is_an_error_in_time(tmp_path: Path) ->
         url = url_of(served)
     with pytest.raises(Unavailable, match="no broker answers"):
         await penstock.connect(url, connect_timeout=0.3).start()
+
+
+async def test_closing_leaves_nothing_behind(served: Served) -> None:
+    """No thread, no task, and no connection."""
+    before = len(asyncio.all_tasks())
+    async with penstock.connect(url_of(served)) as broker:
+        await broker.enqueue("left", b"x")
+        assert "penstock-keeper" in {thread.name for thread in threading.enumerate()}
+        link = broker._session._link
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before
+    assert "penstock-keeper" not in {thread.name for thread in threading.enumerate()}
+    assert link._transport.is_closing()
 
 
 async def test_a_closed_client_says_so(served: Served) -> None:
