@@ -196,10 +196,10 @@ const scenarios = {
   },
 
   async "heart-beats"() {
-    const program = new Program({ heartbeatIncoming: 400, heartbeatOutgoing: 400 });
+    const program = new Program({ heartbeatIncoming: 1000, heartbeatOutgoing: 1000 });
     await program.connect();
     program.subscribe(`/queue/${name}`, { ack: "auto" });
-    const end = Date.now() + 2500;
+    const end = Date.now() + 3000;
     for (let number = 0; Date.now() < end; number += 1) {
       await program.confirmed({ destination: `/queue/${name}`, body: `${number}` });
       assert.equal((await program.next()).body, `${number}`);

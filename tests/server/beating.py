@@ -10,8 +10,6 @@ import stomp
 
 from tests.served import PATIENCE, Served
 
-#: Milliseconds between heart-beats, both ways. stomp.py gives a connection up after one and a half of them.
-BEAT = 1000
 #: Seconds between the messages of one client: traffic all the time, and a processor left for others.
 PAUSE = 0.02
 
@@ -19,13 +17,13 @@ PAUSE = 0.02
 class Beating(stomp.ConnectionListener):
     """A client of stomp.py that counts what went wrong."""
 
-    def __init__(self, broker: Served, kind: Any, name: str) -> None:
+    def __init__(self, broker: Served, kind: Any, name: str, interval: int) -> None:
         self.destination = f"/queue/{name}"
         self.messages: queue.Queue[str] = queue.Queue()
         self.faults: list[str] = []
         self._is_over = threading.Event()
         address, options = (broker.native, {"ws_path": "/stomp"}) if kind is stomp.WSConnection else (broker.stomp, {})
-        self.connection = kind([address], heartbeats=(BEAT, BEAT), **options)
+        self.connection = kind([address], heartbeats=(interval, interval), **options)
         self.connection.set_listener("", self)
         self.connection.connect(wait=True)
         self.connection.subscribe(self.destination, id="1", ack="auto")
@@ -62,10 +60,13 @@ class Beating(stomp.ConnectionListener):
         self.connection.disconnect()
 
 
-def beat(broker: Served, seconds: float) -> list[str]:
-    """Let clients of each kind beat for so long, one of two in the middle of traffic; returns what went wrong."""
+def beat(broker: Served, seconds: float, interval: int) -> list[str]:
+    """Let clients of each kind beat for so long, one of two in the middle of traffic; returns what went wrong.
+
+    stomp.py gives a connection up after one and a half intervals, which are in milliseconds.
+    """
     kinds = (stomp.Connection11, stomp.Connection12, stomp.WSConnection)
-    clients = [Beating(broker, kind, f"{kind.__name__}.{how}") for kind in kinds for how in ("busy", "idle")]
+    clients = [Beating(broker, kind, f"{kind.__name__}.{how}", interval) for kind in kinds for how in ("busy", "idle")]
     until = time.monotonic() + seconds
     threads = [threading.Thread(target=client.talk, args=(until,)) for client in clients[::2]]
     for thread in threads:
