@@ -123,24 +123,30 @@ class Session:
 
     async def close(self) -> None:
         """Give back what is held, and end the connection."""
-        if not self.is_open:
-            return
-        self.is_open = False
-        if self._supervisor is not None:
-            self._supervisor.cancel()
-        if self._keeper is not None:
-            await asyncio.to_thread(self._keeper.stop)
-        link = self._link
+        was_open, self.is_open = self.is_open, False
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            supervisor.cancel()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await asyncio.to_thread(keeper.stop)
+        link, self._link = self._link, None
         if link is not None:
-            for sequence in self._state.held:
-                link.send(written(Release(sequence=sequence)))
-            try:
-                async with asyncio.timeout(self._options.connect_seconds):
-                    await self._pass(link, Resume(resume_timeout=0.0, label=self.next_label()))
-            except (TimeoutError, PenstockError):
-                pass  # the broker is not there to be told
+            if was_open:
+                await self._say_goodbye(link)
             link.close()
-        self._give_up(not_open())
+        if was_open:
+            self._give_up(not_open())
+
+    async def _say_goodbye(self, link: Link) -> None:
+        """Give back what is held, and ask to be kept no longer."""
+        for message in self._state.held.values():
+            link.send(written(Release(sequence=message.sequence, shard=message.shard)))
+        try:
+            async with asyncio.timeout(self._options.connect_seconds):
+                await self._pass(link, Resume(resume_timeout=0.0, label=self.next_label()))
+        except (TimeoutError, PenstockError):
+            return  # the broker is not there to be told
 
     # Asking.
 
