@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 from penstock.client.address import Target
-from penstock.client.errors import error_of
+from penstock.client.errors import error_by_code
 from penstock.model.errors import Unavailable
-from penstock.protocols.native.messages import Refusal
 
 _SECONDS = 30.0
 
@@ -42,5 +41,5 @@ def _got_from(target: Target, host: str, port: int, path: str) -> dict[str, Any]
         connection.close()
     if response.status >= http.client.BAD_REQUEST:
         code, text = str(content.get("error", "Unavailable")), str(content.get("message", response.reason))
-        raise error_of(Refusal(code=code, key=content.get("key"), text=text))
+        raise error_by_code(code, text, content.get("key"))
     return content
