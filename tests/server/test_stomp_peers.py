@@ -23,8 +23,8 @@ GROWTH_BYTES = 96 * MIB
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Served]:
-    """Run a broker on a journal that gives up who has not read for half a second."""
-    with Served(tmp_path, *FREE_PORTS, "--limit", "stalled_seconds=500ms") as served:
+    """Run a broker on a journal that gives up who has not read for two seconds."""
+    with Served(tmp_path, *FREE_PORTS, "--limit", "stalled_seconds=2s") as served:
         yield served
 
 
@@ -103,6 +103,7 @@ async def test_a_reader_that_never_reads_is_dropped_and_others_get_its_messages(
     never.close()
 
 
+@pytest.mark.slow
 async def test_who_sends_and_never_reads_is_not_read_from_and_dropped(broker: Served) -> None:
     """Its receipts may wait to a limit; then its own sending comes to a halt, and it is given up."""
     raw = connected(broker.stomp)
