@@ -15,6 +15,7 @@ from tests.native_wire import open_wire
 from tests.served import FREE_PORTS, Served
 
 
+@pytest.mark.slow
 async def test_a_broker_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     """What is held stays held, what waits is sent when it is back, and subscriptions go on."""
     with Served(tmp_path, *FREE_PORTS) as served:
@@ -35,6 +36,7 @@ async def test_a_broker_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
             assert (await broker.status("a")).assigned == 1
 
 
+@pytest.mark.slow
 async def test_posts_while_the_broker_is_away_are_stored_when_it_is_back(tmp_path: Path) -> None:
     """Each once, if it has a `dedup_id`, though its confirmation may have been lost."""
     with Served(tmp_path, *FREE_PORTS) as served:
@@ -53,6 +55,7 @@ async def test_posts_while_the_broker_is_away_are_stored_when_it_is_back(tmp_pat
             assert sorted(bodies, key=int) == [b"%d" % index for index in range(number)]
 
 
+@pytest.mark.slow
 async def test_the_next_host_is_tried(served: Served, tmp_path: Path) -> None:
     """When the broker that one has is lost, and when it is not there at the beginning."""
     with Served(tmp_path, *FREE_PORTS, "--store", "memory") as first:
@@ -65,6 +68,7 @@ async def test_the_next_host_is_tried(served: Served, tmp_path: Path) -> None:
             assert (await broker.pop("hosts")).body == b"here"
 
 
+@pytest.mark.slow
 async def test_leases_are_renewed_while_a_handler_blocks_the_loop(client: penstock.Client) -> None:
     """A thread sends what the event loop cannot; the message is still one's own, and was never anybody else's."""
     await client.enqueue("long", b"x")
@@ -149,6 +153,7 @@ async def test_a_login_that_is_refused_is_an_error_at_once(served: Served) -> No
         await penstock.connect(f"penstock://bob:secret@{host}:{port}").start()
 
 
+@pytest.mark.slow
 async def test_a_broker_that_is_not_there_is_an_error_in_time(tmp_path: Path) -> None:
     """After `connect_timeout`."""
     with Served(tmp_path, *FREE_PORTS, "--store", "memory") as served:

@@ -14,6 +14,7 @@ from tests.server.conftest import made_certificate
 OPTIONS = ("--store", "memory", "--stomp-listen", "none")
 
 
+@pytest.mark.slow
 async def test_everything_goes_over_tls(tmp_path: Path) -> None:
     """Calls, leases that are renewed, and what is asked over HTTP; a certificate that is not trusted is refused."""
     require(shutil.which("openssl"), "openssl is not installed")

@@ -106,6 +106,7 @@ def test_a_wait_ends_in_its_time(served: Served) -> None:
         assert wire.ask("pop", queue="empty", timeout=0.2, label=3) == {"type": "nomessage", "label": 3}
 
 
+@pytest.mark.slow
 def test_a_page_of_another_origin_may_come_in_only_if_it_was_let_in(serve: Serve) -> None:
     """A browser says where its page came from."""
     served = serve("--allow-origin", "https://friend.example")
@@ -128,6 +129,7 @@ def test_a_carrier_that_ends_in_the_middle_of_a_request_harms_nobody(served: Ser
 # Across the end of the broker.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carrier", ["lines", "binary"])
 def test_what_was_promised_is_there_after_the_broker_was_killed(tmp_path: Path, carrier: str) -> None:
     """`ok` of a post means on disk, a `sync` notice of a finish settled; a kept client finds its message its own."""
@@ -149,6 +151,7 @@ def test_what_was_promised_is_there_after_the_broker_was_killed(tmp_path: Path, 
             assert other.ask("pop", queue="a")["type"] == "nomessage"
 
 
+@pytest.mark.slow
 def test_stopping_in_good_order_gives_back_what_was_held_and_keeps_who_is_kept(tmp_path: Path) -> None:
     """SIGTERM counts as nobody's failure; who has asked to be kept finds its message its own."""
     with Served(tmp_path, *FREE_PORTS) as served:
@@ -168,6 +171,7 @@ def test_stopping_in_good_order_gives_back_what_was_held_and_keeps_who_is_kept(t
             assert again.ask("finish", sequence=held["sequence"], label=1)["type"] == "ok"
 
 
+@pytest.mark.slow
 def test_users_log_in_by_request_or_by_header(serve: Serve, tmp_path: Path) -> None:
     """Strangers may say `login` alone; a WebSocket may bring its login along."""
     users = UserFile(tmp_path / "users.toml")

@@ -86,6 +86,7 @@ def test_a_value_has_the_bytes_that_are_known(name: str) -> None:
     assert type(read) is type(value)
 
 
+@pytest.mark.slow
 def test_the_bytes_that_are_known_are_those_of_rust(program: Program) -> None:
     """The crate writes every value alike, field by name."""
     assert program("golden") == [line for line in GOLDEN.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
@@ -111,6 +112,7 @@ def drawn(count: int) -> list[Request | Answer]:
     return found
 
 
+@pytest.mark.slow
 def test_whatever_is_written_is_read_by_rust(program: Program) -> None:
     """Values of all kinds, and what the crate has read it writes alike."""
     values = drawn(500)
@@ -118,6 +120,7 @@ def test_whatever_is_written_is_read_by_rust(program: Program) -> None:
     assert echoed(program, values, data) == [one.hex() for one in data]
 
 
+@pytest.mark.slow
 def test_what_rust_refuses_is_refused_and_what_is_taken_means_the_same(program: Program) -> None:
     """Damaged bytes: nothing is taken here that the crate cannot read, and what is taken is read alike."""
     values, chance = drawn(500), random.Random(5)

@@ -273,6 +273,7 @@ def test_values_that_stand_in_one_another_too_deep_are_refused() -> None:
 # Nonsense.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carrier", CARRIERS)
 @given(st.data())
 @settings(max_examples=60)
