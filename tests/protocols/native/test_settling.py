@@ -181,6 +181,21 @@ async def test_a_batch_posts_and_settles_together(world: World, carrier: str) ->
     assert await peer.refused("finish", sequence=failed) == ("NoObject", "sequence")
 
 
+async def test_what_is_asked_for_in_a_batch_is_answered_as_alone(world: World) -> None:
+    """A finish with `response` by its notice, a post with `notify` by its notices; the batch without a label by nothing."""
+    peer = world.native()
+    (sequence,) = await fetched(peer, "x")
+    await peer.say(
+        "batch",
+        requests=[
+            {"type": "finish", "sequence": sequence, "label": 1, "response": "sync"},
+            {"type": "post", "queue": "b", "message": "y", "label": 2, "notify": ["sync"]},
+            {"type": "post", "queue": "b", "message": "z"},
+        ],
+    )
+    assert sorted((answer["label"], answer["notice"]) for answer in peer.take_all()) == [(1, "sync"), (2, "sync")]
+
+
 async def test_a_batch_is_one_record_of_the_log(held_world: World, store: HeldStore) -> None:
     """All of it is written at once, so that a crash leaves all or nothing."""
     peer, other = held_world.native(), held_world.native()
