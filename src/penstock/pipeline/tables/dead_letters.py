@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
-from penstock.pipeline.tables.events import folder_of
+from penstock.pipeline.tables.events import day_of, folder_of
 from penstock.pipeline.tables.minutes import REDRIVEN
 from penstock.pipeline.tables.schemas import DEAD_LETTERS
 from penstock.pipeline.tables.signatures import signature_of
@@ -35,7 +35,7 @@ def deaths(log: DataFrame) -> DataFrame:
             "attempts": F.col("attempt"),
             "body": F.col("bytes"),
             "signature": signature_of(F.col("reason"), F.col("carried")),
-            "day": F.to_date("time"),
+            "day": day_of(F.col("time")),
             "folder": folder_of(F.col("channel")),
         }
     )

@@ -19,7 +19,12 @@ def folder_of(channel: Column) -> Column:
     )
 
 
+def day_of(time: Column) -> Column:
+    """Return the day of UTC, whatever time zone the session is in."""
+    return F.date_from_unix_date(F.floor(F.unix_seconds(time) / 86400).cast("int"))
+
+
 def events(log: DataFrame) -> DataFrame:
     """Return the change log as it is, with the place of each row."""
-    placed = log.withColumns({"day": F.to_date("time"), "folder": folder_of(F.col("channel"))})
+    placed = log.withColumns({"day": day_of(F.col("time")), "folder": folder_of(F.col("channel"))})
     return placed.select(*EVENTS.names)

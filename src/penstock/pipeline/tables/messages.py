@@ -10,7 +10,7 @@ of a channel or of a subscriber. A *part* is what a step, or a row that is there
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
-from penstock.pipeline.tables.events import folder_of
+from penstock.pipeline.tables.events import day_of, folder_of
 from penstock.pipeline.tables.schemas import MESSAGES
 
 KEY = ("shard", "sequence", "subscriber")
@@ -147,7 +147,7 @@ def _parts_of_steps(steps: DataFrame) -> DataFrame:
         F.struct(position.alias("position"), F.when(kind == "assign", time).alias("value")).alias("held"),
         F.when(kind.isin(*_SETTLED), settlement).alias("settlement"),
         position.alias("last_position"),
-        F.to_date(time).alias("day"),
+        day_of(time).alias("day"),
     )
 
 
@@ -210,7 +210,7 @@ def _rows(folded: DataFrame) -> DataFrame:
         "assigned_at": F.when(F.col("settlement").isNull(), F.col("held.value")),
         "settled_at": F.col("settlement.at"),
         **{name: F.col(f"settlement.{name}") for name in ("outcome", "reason", "late", "moved_to")},
-        "day": F.coalesce(F.to_date("published.published_at"), F.col("day")),
+        "day": F.coalesce(day_of(F.col("published.published_at")), F.col("day")),
         "folder": folder_of(F.col("channel")),
     }
     rows = folded.withColumns(columns)

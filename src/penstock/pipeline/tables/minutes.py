@@ -7,7 +7,7 @@ of a queue that were published and not settled when the minute ended; on a topic
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
-from penstock.pipeline.tables.events import folder_of
+from penstock.pipeline.tables.events import day_of, folder_of
 from penstock.pipeline.tables.messages import CHANNEL
 from penstock.pipeline.tables.schemas import QUEUE_MINUTES
 
@@ -96,7 +96,7 @@ def _with_depth(minutes: DataFrame, before: DataFrame) -> DataFrame:
     columns = {
         **percentiles,
         "depth": F.when(F.col("channel_type") == "queue", F.col("depth")),
-        "day": F.to_date("minute"),
+        "day": day_of(F.col("minute")),
         "folder": folder_of(F.col("channel")),
     }
     rows = deep.withColumns(columns)

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
 from penstock.pipeline.tables.dead_letters import dead_letters, deaths
-from penstock.pipeline.tables.events import events
+from penstock.pipeline.tables.events import day_of, events
 from penstock.pipeline.tables.lake import Commit, Lake, Staging
 from penstock.pipeline.tables.messages import messages
 from penstock.pipeline.tables.minutes import queue_minutes
@@ -70,7 +70,7 @@ def _whole_minutes(lake: Lake, stretch: Stretch) -> DataFrame:
     """Return what the lake has of the minutes of the stretch; the first of them began before it."""
     since, until = (F.timestamp_seconds(F.lit(seconds)) for seconds in (stretch.since, stretch.until))
     log = lake.read("events")
-    return log.where(F.col("day").between(F.to_date(since), F.to_date(until))).where(
+    return log.where(F.col("day").between(day_of(since), day_of(until))).where(
         (F.col("time") >= since) & (F.col("time") < until)
     )
 

@@ -1,0 +1,1 @@
+"""What `penstock pipeline` runs on Spark."""

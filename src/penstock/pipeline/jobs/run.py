@@ -1,0 +1,111 @@
+"""`penstock pipeline run`: the change log into the lake, until it is in, or for as long as there are both."""
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from types import FrameType
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.model.errors import PenstockError, Unavailable
+from penstock.pipeline.jobs.session import sentence_of
+from penstock.pipeline.log_client import LogClient
+from penstock.pipeline.source import register
+from penstock.pipeline.tables.lake import CHECKPOINT, Commit, Lake, LakeChanged
+from penstock.pipeline.tables.refresh import take_in
+
+Tell = Callable[[str], None]
+#: How often a batch is planned anew when `compact` or another job has changed the lake meanwhile.
+_ATTEMPTS = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Run:
+    """What is to be run. `every_seconds`: until stopped, a batch so often; None: until what is there now is in."""
+
+    url: str
+    lake: str
+    reader: str
+    rows_per_batch: int
+    every_seconds: float | None = None
+
+
+def run(spark: SparkSession, wanted: Run, tell: Tell) -> int:
+    """Bring the change log into the lake; returns how many records that were."""
+    register(spark)
+    log = LogClient(wanted.url)
+    log.extent()  # tells in one sentence if there is nobody
+    batches = Batches(Lake(spark, wanted.lake), log, tell)
+    query = _query(spark, wanted, batches)
+    with _stopped_by_signals(query):
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            raise batches.failure or Unavailable(sentence_of(error), key="run") from None
+    return batches.rows
+
+
+def _query(spark: SparkSession, wanted: Run, batches: "Batches") -> StreamingQuery:
+    source = spark.readStream.format("penstock").option("url", wanted.url).option("reader", wanted.reader)
+    stream = source.option("maxRowsPerBatch", wanted.rows_per_batch).load()
+    writer = stream.writeStream.queryName("penstock").foreachBatch(batches.take)
+    writer = writer.option("checkpointLocation", batches.lake.files.url(CHECKPOINT))
+    if wanted.every_seconds is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{wanted.every_seconds} seconds").start()
+
+
+class Batches:
+    """Takes batches into the lake, tells of each, and keeps what went wrong."""
+
+    def __init__(self, lake: Lake, log: LogClient, tell: Tell) -> None:
+        self.lake = lake
+        self.rows = 0
+        self.failure: PenstockError | None = None
+        self._log = log
+        self._tell = tell
+
+    def take(self, batch: DataFrame, _number: int) -> None:
+        """Take a batch in."""
+        started = monotonic()
+        try:
+            commit = self._taken(batch)
+        except PenstockError as error:
+            self.failure = error
+            raise
+        if commit is not None:
+            self.rows += commit.rows
+            position, end = max(commit.progress.values()), self._log.extent().end - 1
+            self._tell(
+                f"{commit.rows:,} records in {monotonic() - started:.1f} s, up to position {position:,} of {end:,}"
+            )
+
+    def _taken(self, batch: DataFrame) -> Commit | None:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return take_in(self.lake, batch)
+            except LakeChanged:
+                self.lake.refresh()
+        return take_in(self.lake, batch)
+
+
+class _stopped_by_signals:  # noqa: N801  # a context
+    """Let SIGTERM and Ctrl-C end a query: what was not committed comes again with the next run."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._stop)
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._query.stop()

@@ -1,0 +1,79 @@
+"""Starting Spark: with the Java and the Python that are found, or a sentence that says what is missing."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.model.errors import PenstockError, Unavailable
+
+_JAVA_MIN = 17
+#: All cores of this machine, in this process.
+_LOCAL = "local[*]"
+#: Set where spark-submit has started us: then it has chosen the master too.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+#: Of one of our errors in the text of one of Spark's.
+_OURS = re.compile(r"penstock\.model\.errors\.\w+: (.+)")
+
+_OPTIONS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+#: Of a Spark that is ours alone: it opens nothing to the network.
+_LOCAL_OPTIONS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+}
+
+
+def started(master: str | None = None) -> SparkSession:
+    """Return a session: of our own Spark, unless a master is named or spark-submit has started us."""
+    builder = SparkSession.builder.appName("penstock")
+    options = dict(_OPTIONS)
+    if _SUBMITTED not in os.environ:
+        check_java()
+        builder = builder.master(master or _LOCAL)
+        if master is None or master.startswith("local"):
+            # The workers are children of this process: let them be the Python that runs it.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            options |= _LOCAL_OPTIONS
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise Unavailable(f"Spark did not start: {sentence_of(error)}", key="master") from None
+
+
+def check_java() -> None:
+    """See that there is a Java that Spark can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") if home is None else str(Path(home) / "bin" / "java")
+    wanted = f"Spark needs Java {_JAVA_MIN} or later: install it (openjdk-17-jre-headless), or set JAVA_HOME to it"
+    if java is None:
+        raise Unavailable(f"{wanted}; there is no java on the PATH", key="java")
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        raise Unavailable(f"{wanted}; {java} does not run", key="java") from None
+    found = re.search(r'version "(\d+)', told)
+    if found is None or int(found[1]) < _JAVA_MIN:
+        version = "of an unknown version" if found is None else f"Java {found[1]}"
+        raise Unavailable(f"{wanted}; {java} is {version}", key="java")
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return what went wrong in a sentence: our own, where one is inside what Spark says."""
+    if isinstance(error, PenstockError):
+        return error.message
+    text = str(error)
+    ours = _OURS.search(text)
+    return ours[1] if ours is not None else text.strip().splitlines()[0]
