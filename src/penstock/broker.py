@@ -297,6 +297,11 @@ class Broker(Administration):
         """
         if (queue is None) == (topic is None):
             raise BadRequest("subscribe to a queue or to a topic, one of them", key="queue")
+        if topic is not None and tags is not None:
+            raise BadRequest("topics have no tags", key="tags")
+        for name, value in (("durable", durable), ("from_seq", from_seq)):
+            if queue is not None and value is not None:
+                raise BadRequest(f"{name} goes with a topic", key=name)
         consumer = Consumer(
             self._me,
             ignore,

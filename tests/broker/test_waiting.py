@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
@@ -229,6 +230,21 @@ async def test_a_closed_broker_leaves_no_timer(broker: Broker) -> None:
     timer = broker._runtime._sweep_timer
     await asyncio.sleep(0.05)
     assert broker._runtime._sweep_timer is timer
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"queue": "orders", "durable": "reader"}, "durable"),
+        ({"queue": "orders", "from_seq": 1}, "from_seq"),
+        ({"topic": "news", "tags": ["eu"]}, "tags"),
+    ],
+)
+async def test_what_a_subscription_cannot_have_is_refused(broker: Broker, wrong: dict[str, Any], key: str) -> None:
+    """What is for topics alone, or for queues alone, is never passed over in silence."""
+    with pytest.raises(BadRequest) as refused:
+        broker.subscribe(**wrong)
+    assert refused.value.key == key
 
 
 async def test_a_subscription_is_to_a_queue_or_to_a_topic(broker: Broker) -> None:
