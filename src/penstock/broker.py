@@ -299,9 +299,9 @@ class Broker(Administration):
             raise BadRequest("subscribe to a queue or to a topic, one of them", key="queue")
         if topic is not None and tags is not None:
             raise BadRequest("topics have no tags", key="tags")
-        for name, value in (("durable", durable), ("from_seq", from_seq)):
+        for key, value in (("durable", durable), ("from_seq", from_seq)):
             if queue is not None and value is not None:
-                raise BadRequest(f"{name} goes with a topic", key=name)
+                raise BadRequest(f"{key} goes with a topic", key=key)
         consumer = Consumer(
             self._me,
             ignore,
