@@ -87,10 +87,7 @@ class Raw:
 
     def upgrade(self, path: str, *headers: str) -> Response:
         """Ask for a WebSocket."""
-        key = base64.b64encode(bytes(16)).decode()
-        lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade", *headers]
-        lines += ["Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}", "", ""]
-        return self.send("\r\n".join(lines).encode()).response()
+        return self.send(upgrade(path, *headers)).response()
 
     def frame(self) -> Frame:
         """Return the next frame of a WebSocket."""
@@ -111,6 +108,14 @@ class Raw:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def upgrade(path: str, *headers: str) -> bytes:
+    """Return a request for a WebSocket."""
+    key = base64.b64encode(bytes(16)).decode()
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade", *headers]
+    lines += ["Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}", "", ""]
+    return "\r\n".join(lines).encode()
 
 
 def when_there_is_room(connect: Callable[[], Raw]) -> Raw:

@@ -1,12 +1,17 @@
 """Connections: who does not read, who says too much, and who is one too many costs nobody else anything."""
 
+import asyncio
 import json
 import select
 import socket
 
+import pytest
+
+from tests.broker.stores import HeldStore
 from tests.served import Served
 from tests.server.conftest import Serve
-from tests.server.raw import CONNECT, Raw, peak_bytes, when_there_is_room
+from tests.server.inside import asked, inside
+from tests.server.raw import CONNECT, Raw, masked, peak_bytes, upgrade, when_there_is_room
 from tests.stomp_wire import Wire
 
 GOODBYE = b"DISCONNECT\nreceipt:bye\n\n\0"
@@ -128,3 +133,28 @@ def test_what_was_asked_before_a_goodbye_is_answered(served: Served) -> None:
         answer = peer.send(CONNECT + b"BEGIN\ntransaction:1\nreceipt:begun\n\n\0" + GOODBYE).rest()
         assert answer.startswith(b"CONNECTED\n")
         assert answer.endswith(b"\0RECEIPT\nreceipt-id:begun\n\n\0RECEIPT\nreceipt-id:bye\n\n\0")
+
+
+@pytest.mark.parametrize("is_websocket", [False, True], ids=["TCP", "WebSocket"])
+async def test_nobody_is_heard_while_the_store_is_far_behind(is_websocket: bool) -> None:
+    """What is sent meanwhile waits with the peers instead of filling the memory, and is taken when the store goes on."""
+    store, body, number = HeldStore(), bytes(100_000), 300
+    send = b"SEND\ndestination:/queue/a\nreceipt:1\ncontent-length:100000\n\n" + body + b"\0"
+    async with inside(store) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        if is_websocket:
+            writer.write(upgrade("/stomp"))
+            await reader.readuntil(b"\r\n\r\n")
+            send = masked(0x82, send)
+        writer.write(masked(0x81, CONNECT) if is_websocket else CONNECT)
+        await reader.readuntil(b"\0")
+        store.hold()
+        writer.write(send * number)
+        seen = [0]
+        while len(seen) < 20 or seen[-20] != seen[-1] or not seen[-1]:
+            seen.append(json.loads((await asked(address, "/api/v1/overview")).body)["queues"]["ready"])
+        assert seen[-1] < 200
+        store.let_go()
+        for _ in range(number):
+            await reader.readuntil(b"RECEIPT\nreceipt-id:1\n\n\0")
+        writer.close()

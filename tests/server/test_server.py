@@ -1,5 +1,6 @@
 """The server as a whole: as many connections as the system has files for, and its last word to each of them."""
 
+import json
 import resource
 import signal
 import subprocess
@@ -52,3 +53,22 @@ def test_peers_are_told_the_end_and_lose_nothing_by_it(tmp_path: Path, number: i
         message = peer.send(CONNECT + subscribe).until(b"mill\0")
         assert b"redelivered:true" in message
         assert b"delivery-count:1\n" in message
+
+
+def test_what_belonged_to_peers_of_a_former_life_is_gone(tmp_path: Path) -> None:
+    """Temporary queues of STOMP, after the broker was killed; before anybody comes in."""
+    ask = b"SEND\ndestination:/queue/a\nreply-to:/temp-queue/answers\nreceipt:1\n\n1\0"
+    with Served(tmp_path) as served:
+        with Raw(served.stomp) as peer:
+            peer.send(CONNECT + ask).until(b"RECEIPT\nreceipt-id:1\n\n\0")
+            assert queues(served) == 2
+            served.revive()
+        assert queues(served) == 1
+
+
+def queues(served: Served) -> int:
+    """Return how many queues there are."""
+    with Raw(served.native) as peer:
+        overview = json.loads(peer.send(b"GET /api/v1/overview HTTP/1.0\r\n\r\n").response().body)
+        number: int = overview["queues"]["number"]
+        return number

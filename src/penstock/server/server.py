@@ -23,6 +23,7 @@ from penstock.server.http.health import Health
 from penstock.server.http.log import ChangeLog
 from penstock.server.http.management import Management
 from penstock.server.http.site import Site, WebSocketRoute
+from penstock.server.http.stages import Stages
 from penstock.server.limits import ServerLimits
 from penstock.server.listening import Address, bound_socket
 from penstock.server.login import Logins
@@ -113,7 +114,6 @@ class Server:
         """Stop accepting, release what clients hold, make everything durable."""
         for listener in self._listeners:
             listener.close()
-        self._runtime.is_stopping = True
         for guest in list(self._house.guests):
             guest.stop()
         self._logins.close()
@@ -141,6 +141,7 @@ class Server:
         Health(self._runtime).serve(site.router)
         Management(self._runtime, __version__).serve(site.router)
         ChangeLog(self._runtime).serve(site.router)
+        Stages(self._runtime).serve(site.router)
         stomp = WebSocketRoute(stream=self._languages.stomp, subprotocols=STOMP_SUBPROTOCOLS)
         native = WebSocketRoute(messages=self._languages.messages)
         site.websockets = {"/stomp": stomp, "/ws": stomp, "/connect/": native, "/connect": native}

@@ -154,10 +154,10 @@ def test_a_reader_has_one_query_at_a_time(journalled: Served) -> None:
         (lambda client: client.take_reader("far", "o", 10**9), BadRequest),
         (lambda client: client.position_at(float("nan")), BadRequest),
         (lambda client: client.names([1] * 100_001, []), TooLarge),
-        (lambda client: client._send("PUT", "/log/readers/x", b"nonsense"), BadRequest),
-        (lambda client: client._send("GET", "/log/batch?from=-1"), BadRequest),
-        (lambda client: client._send("DELETE", "/log/pins/x/1"), BadRequest),
-        (lambda client: client._send("GET", "/no/such/path"), NoObject),
+        (lambda client: client.send("PUT", "/log/readers/x", b"nonsense"), BadRequest),
+        (lambda client: client.send("GET", "/log/batch?from=-1"), BadRequest),
+        (lambda client: client.send("DELETE", "/log/pins/x/1"), BadRequest),
+        (lambda client: client.send("GET", "/no/such/path"), NoObject),
     ],
 )
 def test_nonsense_is_refused(journalled: Served, request_of: Any, error: type[PenstockError]) -> None:

@@ -57,6 +57,16 @@ def test_texts_are_texts_and_other_bodies_are_not(served: Served) -> None:
             assert frame.payload.endswith(b"\n\n" + body + b"\0")
 
 
+def test_nothing_is_packed_where_that_was_not_agreed_on(served: Served) -> None:
+    """However long it is."""
+    with stomp(served) as peer:
+        peer.send(masked(FINAL | TEXT, b"SUBSCRIBE\nid:1\ndestination:/queue/plain\n\n\0"))
+        peer.send(masked(FINAL | TEXT, send_frame("plain", b"mill " * 1000).replace(b"receipt:1\n", b"")))
+        frame = peer.frame()
+        assert frame.first == FINAL | TEXT
+        assert frame.payload.endswith(b"mill " * 1000 + b"\0")
+
+
 def test_a_ping_is_answered_and_a_pong_is_not(served: Served) -> None:
     """With what it carried, in fragments of a message too."""
     data = send_frame("ping", b"1")

@@ -26,8 +26,6 @@ class Health:
 
     def is_ready(self, request: Request) -> Response:
         """Tell whether messages are accepted."""
-        if self._runtime.failure is None and self._runtime.is_stopping:
-            return _unwell("the broker is stopping")
         if self._runtime.failure is None and not self._runtime.has_room:
             return _unwell("the disk is full")
         return self.is_sound(request)
