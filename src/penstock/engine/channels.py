@@ -202,6 +202,11 @@ class Channels:
                 raise ObjectAlreadyExists(f"the topic {name} exists already", key="topic")
             return topic
         self.check_count(1)
+        return self.make_topic(name, now, chosen)
+
+    def make_topic(self, name: str, now: float, settings: TopicSettings | None = None) -> Topic:
+        """Make a topic that is known to be missing, whatever the limits."""
+        chosen = settings or TopicSettings()
         topic = self.add_topic(self.new_number(), name, chosen)
         attributes = {
             int(Attribute.TYPE): "topic",

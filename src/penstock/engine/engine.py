@@ -22,6 +22,7 @@ from penstock.engine.selection import Selection
 from penstock.engine.subscriptions import Subscription, Subscriptions
 from penstock.engine.topic import Topic
 from penstock.engine.transactions import Publish, Settle, transact
+from penstock.engine.writes import Writes
 from penstock.model.errors import BadRequest, NoObject
 from penstock.model.limits import Limits
 from penstock.model.message import Message
@@ -53,6 +54,7 @@ class Engine:
         "limits",
         "readers",
         "subscriptions",
+        "writes",
     )
 
     def __init__(self, *, recall: Recall | None = None, limits: Limits | None = None, auto_create: bool = True) -> None:
@@ -65,6 +67,7 @@ class Engine:
         self.clients = Clients(self.agenda, self.limits)
         self.subscriptions = Subscriptions(self.agenda, self.limits, self.channels, self.dead_letters.bury_subscribed)
         self.readers = Readers(self.effects, self.limits)
+        self.writes = Writes(self.effects)
         self.dispatcher = Dispatcher(self.effects)
 
     # Publishing.

@@ -11,6 +11,7 @@ from penstock.engine.inspection import browse, browsed, headers_of, queue_status
 from penstock.engine.queue import Queue
 from penstock.engine.selection import Selection, is_pattern
 from penstock.engine.transactions import Outcome, Publish, Settle, settle
+from penstock.engine.writes import Write
 from penstock.model.stages import Level
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Queue",
     "Selection",
     "Settle",
+    "Write",
     "browse",
     "browsed",
     "headers_of",

@@ -12,6 +12,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.groups import SleepingGroups
 from penstock.engine.queue import Queue
 from penstock.engine.topic import Topic
+from penstock.engine.writes import Write
 from penstock.model.message import Message, State
 from penstock.model.names import QueueKey
 from penstock.model.records import Attribute, Kind, Record
@@ -213,6 +214,16 @@ class Replay:
         """Apply the removal of a reader."""
         self._engine.readers.by_name.pop((record[6] or {})[Attribute.NAME], None)
 
+    def write(self, record: Record) -> None:
+        """Apply the decision on a batch."""
+        attributes = record[6] or {}
+        name, stages, is_stream = (attributes[one] for one in (Attribute.NAME, Attribute.STAGES, Attribute.DURABLE))
+        self._engine.writes.restore(Write(name, record[5], stages, record[3], is_stream))
+
+    def written(self, record: Record) -> None:
+        """Apply how far a batch has come."""
+        self._engine.writes.by_query[(record[6] or {})[Attribute.NAME]].published = record[3]
+
     def passed(self, record: Record) -> None:
         """Apply a stretch given to a passing subscriber, who is gone."""
 
@@ -319,4 +330,6 @@ APPLY: dict[Kind, Apply] = {
     Kind.RESERVE: Replay.reserve,
     Kind.READER: Replay.reader,
     Kind.READER_GONE: Replay.reader_gone,
+    Kind.WRITE: Replay.write,
+    Kind.WRITTEN: Replay.written,
 }

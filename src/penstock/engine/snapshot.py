@@ -15,6 +15,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.queue import Queue
 from penstock.engine.replay import sleeping
 from penstock.engine.topic import Subscriber, Topic
+from penstock.engine.writes import Write
 from penstock.model.message import Message, State
 from penstock.model.names import QueueKey
 from penstock.model.records import Record
@@ -45,6 +46,7 @@ def dump(engine: Engine) -> dict[str, Any]:
             if subscription.number
         ],
         "readers": [asdict(reader) for reader in engine.readers.by_name.values()],
+        "writes": engine.writes.dump(),
         "departed": engine.effects.departed.dump(),
         "records": None if engine.agenda.recall is not None else _all_records(engine),
     }
@@ -68,6 +70,8 @@ def load(engine: Engine, state: dict[str, Any]) -> None:
     engine.channels.next_number_is(state["next_channel"])
     for reader in state["readers"]:
         engine.readers.restore(reader["name"], reader["position"], reader["moved_at"])
+    for write in state.get("writes", ()):
+        engine.writes.restore(Write(**write))
     engine.effects.departed.load(**state.get("departed", {"cursors": [], "clients": []}))
     engine.effects.dirty.clear()
 

@@ -75,6 +75,11 @@ class Kind(IntEnum):
     #: A reader was removed.
     READER_GONE = 33
 
+    #: A batch of a query is published from now on, part by part. number = batch, subject = its rows; NAME = query.
+    WRITE = 36
+    #: Rows of it were published, with this record. subject = how many so far, number = batch; NAME = query.
+    WRITTEN = 37
+
 
 class Attribute(IntEnum):
     """Keys of a record's attributes. The values stand in journals: never change one, never use one again."""
@@ -105,3 +110,4 @@ class Attribute(IntEnum):
     RESUME_TIMEOUT = 24  # float
     ORIGIN = 25  # dict: where a dead letter or redriven message comes from
     PATTERN = 26  # str: topics that a subscription takes
+    STAGES = 27  # list[str]: what holds the rows of a batch

@@ -1,4 +1,4 @@
-"""The source `penstock` of Spark: the change log as rows, in batches and as a stream."""
+"""The source `penstock` of Spark: the change log as rows, in batches and as a stream; and where the format is named."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +10,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     Filter,
     InputPartition,
 )
@@ -24,6 +26,8 @@ from pyspark.sql.types import StructType
 
 from penstock.model.errors import NoObject, NotAssigned
 from penstock.pipeline.schemas import EVENTS
+from penstock.pipeline.sink import BatchWriter, StreamWriter
+from penstock.pipeline.sink_options import sink_options
 from penstock.pipeline.source_filters import Narrowed
 from penstock.pipeline.source_options import SHARD, SourceOptions, source_options
 from penstock.pipeline.source_reading import LogPartition, LogRanges, StretchReader
@@ -57,6 +61,14 @@ class PenstockDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
         """Return what reads a stream."""
         return StreamReader(source_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # as Spark calls it
+        """Return what writes a DataFrame."""
+        return BatchWriter(sink_options(self.options, schema, overwrite=overwrite, is_stream=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return what writes a stream."""
+        return StreamWriter(sink_options(self.options, schema, overwrite=overwrite, is_stream=True))
 
 
 class BatchReader(DataSourceReader):

@@ -16,6 +16,8 @@ OPTIONS = (
     "url", "reader", "channel", "tags", "stages", "startingPosition", "endingPosition", "maxRowsPerBatch",
     "maxBytesPerBatch", "failOnDataLoss", "pushdown",
 )  # fmt: skip
+#: What Spark says itself among the options.
+_OF_SPARK = {"checkpointlocation", "path", "queryname"}
 #: The stages of a message as publishers know them, and the records that tell of them.
 _STAGES: dict[str, tuple[Kind, ...]] = {
     "ready": (Kind.PUBLISH, Kind.FAST_POP),
@@ -92,7 +94,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Refuse options that nobody knows: a misspelt one would be left out in silence."""
-    lower = {name.lower() for name in known}
+    lower = {*_OF_SPARK, *(name.lower() for name in known)}
     for name in options:
         if name.lower() not in lower:
             raise BadRequest(f"there is no option {name!r}; there are {', '.join(known)}", key=name)

@@ -22,6 +22,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.commits import Commit, Committer
 from penstock.runtime.recovery import Restored, restore
 from penstock.runtime.upkeep import Upkeep
+from penstock.runtime.writing import Writing
 from penstock.store.port import Store
 
 DISPATCH_MESSAGES = 1000  # handed out before other connections get their turn
@@ -52,6 +53,7 @@ class Runtime:
         self._loop: AbstractEventLoop
         self._committer: Committer | None = None
         self.upkeep = Upkeep(self, retention)
+        self.writing = Writing(self)
         self._in_flight: Commit | None = None
         #: Who waits for what is recorded but not submitted yet.
         self._written: list[Future[None]] = []
@@ -90,6 +92,7 @@ class Runtime:
         self.touch()
         try:
             await self.confirm(Level.SYNC)  # the reserved positions must be on disk before the first is used
+            await self.writing.start()
         except BaseException:
             await self._let_go()
             raise
@@ -102,6 +105,7 @@ class Runtime:
     async def stop(self) -> None:
         """Make everything durable, leave an index, and let go of the store."""
         try:
+            await self.writing.stop()
             if self.failure is None:
                 self._effects.reserved = self._effects.position + 1
                 self._effects.note(Kind.RESERVE, self.now(), subject=self._effects.reserved)

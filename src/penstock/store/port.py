@@ -107,6 +107,8 @@ class Store(ABC):
     durable: bool = True
     #: The change log as bytes; None for a store that keeps no history.
     log: "Log | None" = None
+    #: Where the broker may keep files beside the store's own; None where there is no such place.
+    directory: str | None = None
 
     @abstractmethod
     def open(self) -> Recovered:

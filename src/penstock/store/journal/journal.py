@@ -51,7 +51,7 @@ class Journal(Store):
         """
         if segment_bytes < SEGMENT_BYTES_MIN or segment_bytes % 8:
             raise ValueError(f"segment_bytes must be a multiple of 8, {SEGMENT_BYTES_MIN} or more")
-        self._directory = os.fspath(path)
+        self._directory = self.directory = os.fspath(path)
         self._salvage = salvage
         self._file_system = file_system or RealFileSystem()
         self._background = background

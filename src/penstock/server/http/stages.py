@@ -1,0 +1,69 @@
+"""What Spark writes: tasks put their rows into `/api/v1/stages`, and their driver has them published by `/api/v1/writes`."""
+
+import asyncio
+
+import msgspec
+
+from penstock.engine.port import Write
+from penstock.model.errors import BadRequest
+from penstock.runtime.runtime import Runtime
+from penstock.server.http.messages import Request, Response, json_response
+from penstock.server.http.router import Router
+
+#: Tasks of one batch; Spark has one for each partition of what is written.
+STAGES_MAX = 100_000
+
+
+class Decision(msgspec.Struct):
+    """The stages of the tasks that won, with the rows of all of them together."""
+
+    query: str
+    batch: int
+    stages: list[str]
+    rows: int
+    is_stream: bool = True
+
+
+class Stages:
+    """See the module. Whoever may publish to all channels that the rows name may write them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._writing = runtime.writing
+
+    def serve(self, router: Router) -> None:
+        """Take the requests on."""
+        router.add("POST", "/api/v1/stages/{stage}", self.append)
+        router.add("POST", "/api/v1/stages/{stage}/check", self.check)
+        router.add("DELETE", "/api/v1/stages/{stage}", self.drop)
+        router.add("POST", "/api/v1/writes", self.commit)
+
+    async def append(self, request: Request) -> Response:
+        """Add bytes to a stage, which is made by the first."""
+        self._runtime.check_room()
+        await asyncio.to_thread(self._writing.staging.append, request.parameters["stage"], request.body)
+        return json_response({})
+
+    async def check(self, request: Request) -> Response:
+        """Tell how many rows a stage holds, if none would be refused."""
+        return json_response({"rows": await self._writing.check(request.parameters["stage"], request.access)})
+
+    async def drop(self, request: Request) -> Response:
+        """Throw a stage away."""
+        await self._writing.drop(request.parameters["stage"])
+        return json_response({})
+
+    async def commit(self, request: Request) -> Response:
+        """Publish the rows of a batch, all or none; answers once they are on disk. A second time changes nothing."""
+        try:
+            wanted = msgspec.json.decode(request.body, type=Decision)
+        except msgspec.DecodeError as error:
+            raise BadRequest(f"the body cannot be read: {error}", key="body") from None
+        if not wanted.query or wanted.batch < 0 or wanted.rows < 0 or len(wanted.stages) > STAGES_MAX:
+            raise BadRequest(
+                f"a write has a query, a batch and rows from 0 on, and {STAGES_MAX} stages at most", key="body"
+            )
+        self._runtime.check()
+        write = Write(wanted.query, wanted.batch, wanted.stages, wanted.rows, wanted.is_stream)
+        written = await self._writing.commit(write, request.access)
+        return json_response({"rows": written.rows, "was_known": written is not write})
