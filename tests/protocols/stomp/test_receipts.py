@@ -130,9 +130,11 @@ async def test_what_waits_for_the_disk_is_counted(held_world: World, store: Held
     await peer.say("SEND", "destination:/queue/a", body=b"x" * (9 * 2**20))
     assert held_world.runtime.is_behind()
     store.let_go()
+    await peer.receipt_of("SEND", "destination:/queue/a")
     for _ in range(4):
-        await peer.receipt_of("SEND", "destination:/queue/a", body=b"x" * (3 * 2**20))
+        peer.tell("SEND", "destination:/queue/a", "receipt:r", body=b"x" * (3 * 2**20))
         assert not held_world.runtime.is_behind()
+        await peer.receipt("r")
 
 
 async def test_disconnect_waits_for_all_that_was_confirmed_before_it(held_world: World, store: HeldStore) -> None:
