@@ -33,6 +33,8 @@ class Link(asyncio.Protocol):
         self._gate = threading.Lock()
         #: A file descriptor of its own for the other thread; None for TLS, and when the connection is gone.
         self._descriptor: int | None = None
+        #: What the other thread could not send of a request: it goes before all else.
+        self._unsent = b""
         self.is_open = False
 
     @property
@@ -55,11 +57,15 @@ class Link(asyncio.Protocol):
         with self._gate:
             if self._descriptor is None:
                 self._loop.call_soon_threadsafe(self.send, request)
-            elif not self._transport.get_write_buffer_size():
+            elif not self._unsent and not self._transport.get_write_buffer_size():
+                data = _LENGTH.pack(len(request)) + request
                 try:
-                    os.write(self._descriptor, _LENGTH.pack(len(request)) + request)
+                    sent = os.write(self._descriptor, data)
                 except OSError:
                     return  # it is full, or gone; the loop will see
+                if sent < len(data):
+                    self._unsent = data[sent:]
+                    self._loop.call_soon_threadsafe(self._flush)
 
     def close(self) -> None:
         """End the connection when all has gone out."""
@@ -112,6 +118,11 @@ class Link(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        if self.is_open and out:
-            with self._gate:
+        if not self.is_open:
+            return
+        with self._gate:
+            if self._unsent:
+                out.insert(0, self._unsent)
+                self._unsent = b""
+            if out:
                 self._transport.write(b"".join(out))
