@@ -183,6 +183,18 @@ async def test_a_request_needs_its_permission(
     assert answer.get("code") in {None, "NoObject"}, answer
 
 
+@pytest.mark.parametrize("request_name", ["create", "alter"])
+async def test_dead_letters_go_only_where_one_may_publish(world: World, request_name: str) -> None:
+    """Else whoever rejects messages of its own queue would publish to that of somebody else."""
+    world.set_queue("a")
+    world.access = lambda user: Access(user, {Action.ADMINISTER: ["a*"], Action.PUBLISH: ["mine"]})
+    peer = world.native()
+    refused = await peer.refused(request_name, queue="a", settings={"dead_letter": "orders"})
+    assert refused == ("PermissionDenied", "channel")
+    for name in ("mine", "DLQ.a", None):
+        await peer.ask_synced(request_name, queue="a", settings={"dead_letter": name})
+
+
 # Resume.
 
 

@@ -3,6 +3,7 @@
 from penstock.engine.port import queue_status, topic_status
 from penstock.model.access import Action
 from penstock.model.names import QueueKey, checked_name, checked_tags
+from penstock.model.settings import QueueSettings
 from penstock.model.stages import Level
 from penstock.protocols.native.messages import Alter, AskStatus, Create, Delete, Purge, Status
 from penstock.protocols.native.peer import Peer
@@ -11,6 +12,7 @@ from penstock.protocols.native.peer import Peer
 def create(peer: Peer, request: Create, now: float) -> None:
     """Make a queue or a topic; one that exists is left as it is, unless it is to be made exclusively."""
     channel, channels = peer.channel(request, Action.ADMINISTER), peer.engine.channels
+    _check_dead_letter(peer, request)
     if isinstance(channel, str):
         channels.create_topic(channel, now, request.settings, exclusive=request.exclusive)
     else:
@@ -21,6 +23,7 @@ def create(peer: Peer, request: Create, now: float) -> None:
 def alter(peer: Peer, request: Alter, now: float) -> None:
     """Change settings of a queue or a topic."""
     channel, channels = peer.channel(request, Action.ADMINISTER), peer.engine.channels
+    _check_dead_letter(peer, request)
     if isinstance(channel, str):
         channels.alter_topic(channels.topic(channel), now, request.settings)
     else:
@@ -56,3 +59,10 @@ def status(peer: Peer, request: AskStatus, now: float) -> None:
     else:
         state = queue_status(engine.channels.queue(channel), engine.channels.queues, now, clients).as_dict()
     peer.answers.say(Status(label=request.label, status=state))
+
+
+def _check_dead_letter(peer: Peer, request: Create | Alter) -> None:
+    """Raise if dead letters are to go where the peer may not publish: its own rejects would be a way around that."""
+    name = request.settings.get("dead_letter")
+    if isinstance(name, str) and name != QueueSettings.defaults(request.queue or "").dead_letter:
+        peer.access.check(Action.PUBLISH, name)
