@@ -19,8 +19,11 @@ from typing import NamedTuple, TypeAlias
 _HEAD_END = re.compile(rb"\n\r?\n")
 _ESCAPES = {b"\\r": b"\r", b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\"}
 _ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
-_TO_ESCAPE = re.compile(rb"[\r\n:\\]")
-_ESCAPED = {escaped: escape for escape, escaped in _ESCAPES.items()}
+_TO_ESCAPE = re.compile(rb"[\r\n:\\\0]")
+#: NUL has no escape and would end the frame, but other protocols let it stand in headers.
+_INSTEAD_OF_NUL = "\N{REPLACEMENT CHARACTER}".encode()
+_ESCAPED = {escaped: escape for escape, escaped in _ESCAPES.items()} | {b"\0": _INSTEAD_OF_NUL}
+_UNESCAPABLE = {b"\r": b" ", b"\n": b" ", b"\0": _INSTEAD_OF_NUL}
 _UNESCAPED_COMMANDS = (b"CONNECT", b"STOMP")
 
 CONTENT_LENGTH = b"content-length"
@@ -289,4 +292,4 @@ def escaped(text: bytes) -> bytes:
 
 def unescapable(text: bytes) -> bytes:
     """Return a name or a value as version 1.0 can have it, which knows no escapes."""
-    return _TO_ESCAPE.sub(lambda found: b" " if found.group() in b"\r\n" else found.group(), text)
+    return _TO_ESCAPE.sub(lambda found: _UNESCAPABLE.get(found.group(), found.group()), text)

@@ -143,7 +143,7 @@ class Subscription:
     def _more_headers(self, message: Message) -> bytes:
         record = message.record
         lines = [b"redelivered:%b\ndelivery-count:%d" % (b"true" if message.redelivered else b"false", message.attempt)]
-        lines += [self._line(name, value) for name, value in headers_of(record).items() if name.strip() not in SAID]
+        lines += [self._line(name, value) for name, value in headers_of(record).items() if _is_own(name)]
         attributes = record[6]
         if attributes is not None and _EXPIRES_AT in attributes:
             lines.append(b"expires:%d" % (attributes[_EXPIRES_AT] * 1000))
@@ -206,3 +206,8 @@ class Subscription:
         for name, message in list(self.unacked.items()):
             if message.consumer is self.consumer:
                 del self.unacked[name]
+
+
+def _is_own(name: str) -> bool:
+    """Tell whether a publisher may name a header so, whatever a version makes of colons and spaces."""
+    return name.replace(":", " ").strip() not in SAID and name != ""
