@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.model.access import Access
 from tests.protocols.stomp.peers import Peer, World
 
 
@@ -155,3 +156,20 @@ async def test_what_makes_no_sense_is_refused(world: World, line: str) -> None:
     peer = world.peer()
     await peer.take_from("/queue/a", "browser:true" if "end" in line else line, line)
     assert line.partition(":")[0] in peer.error().body.decode()
+
+
+async def test_a_temporary_queue_is_shown_to_its_owner_and_is_no_other_queue(world: World) -> None:
+    """By the name that the owner gave it; a queue that is called so, which it may not consume from, stays unseen."""
+    peer = await filled(world, "secret")
+    world.access = lambda user: Access(user, {})
+    stranger = world.peer()
+    await browse(stranger, destination="/temp-queue/a")
+    assert stranger.error().headers["message"] == "NoObject"
+    owner = world.peer()
+    await owner.take_from("/temp-queue/a", "prefetch-count:1")
+    await owner.publish("/temp-queue/a", "mine", "next")
+    assert owner.bodies() == ["mine"]
+    await browse(owner, destination="/temp-queue/a")
+    assert {one.headers["destination"] for one in owner.frames} == {"/temp-queue/a"}
+    assert shown(owner) == ["next", "end"]
+    assert peer.is_open

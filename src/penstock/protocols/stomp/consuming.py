@@ -74,7 +74,7 @@ class Subscriptions:
             temporary.check_own(wish.destination.name)
             access.check(Action.CONSUME, wish.destination.name)
         if wish.browses:
-            self._browse(ident, wish, headers["destination"])
+            self._browse(ident, wish, headers["destination"], temporary)
             return None
         self._numbers += 1
         subscription = Subscription(ident, self._numbers, wish.ack_mode, self._version, self._shared)
@@ -225,12 +225,15 @@ class Subscriptions:
         subscription.consumer.takes_turns = selection.takes_turns
         self._engine.subscribe(subscription.consumer, selection)
 
-    def _browse(self, ident: bytes, wish: Wish, destination: str) -> None:
-        queues = self._engine.channels.select(Selection.checked(wish.destination.name, wish.tags, wish.match))
-        if wish.destination.kind == EXISTING and not queues:
-            raise NoObject(f"there is no queue {wish.destination.name}", key="destination", queue=wish.destination.name)
+    def _browse(self, ident: bytes, wish: Wish, destination: str, temporary: TemporaryQueues) -> None:
+        name = wish.destination.name
         subscription = Subscription(ident, 0, AUTO, self._version, self._shared)
         subscription.sequence_header = wish.sequence_header
+        if wish.destination.kind == TEMPORARY:
+            name, subscription.shown_as = temporary.known(name).name, destination
+        queues = self._engine.channels.select(Selection.checked(name, wish.tags, wish.match))
+        if wish.destination.kind == EXISTING and not queues:
+            raise NoObject(f"there is no queue {name}", key="destination", queue=name)
         browser = Browser(queues, wish.from_sequence or 0, self._selector(wish), ends=wish.browse_ends)
         self._browsers[ident] = (subscription, browser, destination)
         self._carrier.turn_at_once()
