@@ -172,7 +172,7 @@ def _mistake(request: dict[str, Any], text: str) -> BadRequest:
             f"{place} is wrong: {text.split(' - at ', maxsplit=1)[0].lower()}", key=f"{path[0]}.{_name_of(path[1])}"
         )
     key = _name_of(path[0])
-    kind = _BY_NAME.get(request.get("type", ""))
+    kind = _BY_NAME.get(str(request.get("type")))  # of two types the library has read the first, and here is the last
     hints = {} if kind is None else get_type_hints(kind, include_extras=True)
     if key not in hints:
         return BadRequest(f"this is no request: {text}", key=key or "json")
