@@ -146,6 +146,21 @@ async def test_who_is_resumed_by_another_is_told(served: Served, client: penstoc
                 await call
 
 
+async def test_giving_back_what_was_lost_to_others_costs_a_client_nothing(
+    served: Served, client: penstock.Client
+) -> None:
+    """What a subscription did not take out in time is somebody else's when it is closed; everything else goes on."""
+    await client.create_queue("lost", heartbeat_timeout=0.2)
+    async with penstock.connect(url_of(served), keepalive=60) as slow:
+        subscription = slow.subscribe("lost")
+        await slow.status("lost")
+        await client.enqueue("lost", b"x")
+        message = await client.poll("lost", wait=5, work_timeout=60)
+        assert message.attempt > 1
+        subscription.close()
+        assert (await slow.status("lost")).assigned == 1
+
+
 async def test_a_login_that_is_refused_is_an_error_at_once(served: Served) -> None:
     """There is no sense in trying again."""
     host, port = served.native

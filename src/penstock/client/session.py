@@ -33,6 +33,8 @@ from penstock.protocols.native.messages import (
 #: Between attempts to connect: the first wait, and the longest.
 BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 0.05, 5.0
 _KEEPALIVE = written(Keepalive())
+#: What an error is about that is the broker's last word: somebody else goes on as this client, or it may not come in.
+_LAST_KEYS = frozenset({"id", "login"})
 
 
 class Subscriber(Protocol):
@@ -366,5 +368,6 @@ class Session:
             self._hello.set_result(answer)
         elif isinstance(answer, Refusal):
             error = error_of(answer)
-            if isinstance(error, NotAssigned | PermissionDenied) and self.is_open:
-                self._give_up(error)  # somebody else goes on as this client
+            is_last = error.key in _LAST_KEYS and isinstance(error, NotAssigned | PermissionDenied)
+            if is_last and self.is_open:
+                self._give_up(error)
