@@ -40,3 +40,10 @@ def served(tmp_path: Path) -> Iterator[Served]:
     """Run a broker with a journal."""
     with Served(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run one broker with a journal for all tests of a module that want nothing special."""
+    with Served(tmp_path_factory.mktemp("shared")) as running:
+        yield running

@@ -29,7 +29,7 @@ from penstock.pipeline.schemas import EVENTS
 from penstock.pipeline.sink import BatchWriter, StreamWriter
 from penstock.pipeline.sink_options import sink_options
 from penstock.pipeline.source_filters import Narrowed
-from penstock.pipeline.source_options import SHARD, SourceOptions, source_options
+from penstock.pipeline.source_options import SHARD, Selection, SourceOptions, source_options
 from penstock.pipeline.source_reading import LogPartition, LogRanges, StretchReader
 
 #: Stands for no limit where the broker wants a number.
@@ -92,8 +92,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a stretch, on a worker."""
-        assert isinstance(partition, LogPartition)  # noqa: S101  # it comes from `partitions`
-        return StretchReader(self._options, self._schema, self._narrowed.selection).rows(partition)
+        return _rows(self._options, self._schema, self._narrowed.selection, partition)
 
 
 class FilteringReader(BatchReader):
@@ -122,8 +121,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         extent = ranges.client.extent()
         position = ranges.position_of(self._options.starting, extent)
         if self._options.reader is None:
-            return _offset(max(position, extent.first))
-        return _offset(self._take_reader(ranges, max(position, extent.first)))
+            return _offset(position)
+        return _offset(self._take_reader(ranges, position))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of a micro-batch."""
@@ -163,8 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a stretch, on a worker."""
-        assert isinstance(partition, LogPartition)  # noqa: S101  # it comes from `partitions`
-        return StretchReader(self._options, self._schema, self._options.selection).rows(partition)
+        return _rows(self._options, self._schema, self._options.selection, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Move the reader: what is before will not be asked for again."""
@@ -193,6 +191,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         taken = ranges.client.take_reader(self._options.reader, self._owner, position)
         self._has_reader = True
         return taken.position
+
+
+def _rows(
+    options: SourceOptions, schema: StructType, selection: Selection, partition: InputPartition | None
+) -> Iterator[pa.RecordBatch]:
+    """Read a stretch; Spark makes a task without a partition of a plan that has none."""
+    if isinstance(partition, LogPartition):
+        yield from StretchReader(options, schema, selection).rows(partition)
 
 
 def _offset(position: int) -> dict[str, Any]:
