@@ -11,8 +11,9 @@ import penstock
 from penstock import BadRequest, NotAssigned, PermissionDenied, Unavailable
 from penstock.client.address import target_of
 from tests.client.conftest import url_of
+from tests.client.relay import Relay
 from tests.native_wire import open_wire
-from tests.served import FREE_PORTS, Served
+from tests.served import FREE_PORTS, PATIENCE, Served
 
 
 @pytest.mark.slow
@@ -66,6 +67,29 @@ async def test_the_next_host_is_tried(served: Served, tmp_path: Path) -> None:
             await broker.enqueue("hosts", b"here")
         async with penstock.connect(url) as broker:
             assert (await broker.pop("hosts")).body == b"here"
+
+
+@pytest.mark.slow
+async def test_what_was_on_its_way_when_the_connection_was_lost_comes_again(
+    served: Served, client: penstock.Client
+) -> None:
+    """When its lease has run out, though leases of what did come are renewed as before."""
+    await client.create_queue("stray", heartbeat_timeout=1.0)
+    async with Relay(served.native) as relay, penstock.connect(relay.url, keepalive=0.2) as broker:
+        await client.enqueue("stray", b"held")
+        held = await broker.poll("stray")
+        subscription = broker.subscribe("stray")
+        await broker.status("stray")
+        relay.loses = True
+        await client.enqueue("stray", b"lost")
+        while (await client.status("stray")).assigned < 2:
+            pass
+        relay.cut()
+        async with asyncio.timeout(PATIENCE):
+            message = await anext(subscription)
+        assert (message.body, message.attempt) == (b"lost", 2)
+        assert await broker.complete(held) is False
+        await broker.complete(message)
 
 
 @pytest.mark.slow

@@ -98,6 +98,8 @@ class Session:
         self._is_lost = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._keeper: Keeper | None = None
+        #: Whether messages may have been on their way when a connection was lost, so that the broker counts them as held.
+        self._may_have_strays = False
         self._last_label = 0
         self._attempts = 0
         self._failure: PenstockError | None = None
@@ -261,9 +263,11 @@ class Session:
         if self._target.user is not None:
             login = Login(user=self._target.user, secret=self._target.secret, label=self.next_label())
             await self._pass(link, login)
+        self._may_have_strays = self._id is not None
         try:
             resumed = await self._pass(link, Resume(id=self._id, resume_timeout=seconds, label=self.next_label()))
         except NoObject:
+            self._may_have_strays = False
             self._state.held.clear()
             resumed = await self._pass(link, Resume(resume_timeout=seconds, label=self.next_label()))
         if isinstance(resumed, Hello):
@@ -299,9 +303,14 @@ class Session:
         return random.uniform(longest / 2, longest)  # noqa: S311  # so that not all clients come at once
 
     def _keep(self) -> None:
-        link = self._link
-        if link is not None and self._state.held:
+        link, held = self._link, list(self._state.held.values())
+        if link is None or not held:
+            return
+        if not self._may_have_strays:
             link.send_from_thread(_KEEPALIVE)
+            return
+        for message in held:  # and nothing else: a lease that nobody works under has to run out
+            link.send_from_thread(written(Keepalive(sequence=message.sequence, shard=message.shard)))
 
     def _give_up(self, error: PenstockError) -> None:
         """End all that waits; there will be no other connection."""
