@@ -4,6 +4,7 @@ import pytest
 
 from penstock.engine import topic as topic_module
 from penstock.engine.topic import Topic
+from penstock.model.errors import BadRequest
 from tests.engine.rig import Rig
 
 
@@ -52,6 +53,15 @@ class TestDelivery:
             rig.engine.publish_topic("t", b"%d" % number, rig.now, rig.client, number, attributes)
 
         assert rig.bodies(consumer) == [b"0", b"1", b"2"]
+
+    @pytest.mark.parametrize("pattern", ["*", "a.*", "a.#", ">"])
+    def test_a_pattern_is_no_topic(self, rig: Rig, pattern: str) -> None:
+        """It would be one that nobody could subscribe to alone."""
+        with pytest.raises(BadRequest):
+            rig.tell(topic=pattern)
+        with pytest.raises(BadRequest):
+            rig.topic(pattern)
+        assert list(rig.engine.channels.topics) == ["t"]
 
     def test_publishing_creates(self, rig: Rig) -> None:
         """The first message makes a topic, and without a subscriber it is gone at once."""

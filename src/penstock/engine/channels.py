@@ -7,7 +7,7 @@ from penstock.engine.consumers import Consumer
 from penstock.engine.cursor import Agenda, Cursor
 from penstock.engine.departed import CursorName
 from penstock.engine.queue import Bury, Queue
-from penstock.engine.selection import Selection
+from penstock.engine.selection import Selection, is_pattern
 from penstock.engine.topic import Topic
 from penstock.model.errors import BadRequest, NoObject, ObjectAlreadyExists, TooLarge
 from penstock.model.limits import Limits
@@ -201,6 +201,8 @@ class Channels:
             if exclusive:
                 raise ObjectAlreadyExists(f"the topic {name} exists already", key="topic")
             return topic
+        if is_pattern(name):
+            raise BadRequest(f"{name!r} is a pattern of topics; a topic has a name without wildcards", key="topic")
         self.check_count(1)
         return self.make_topic(name, now, chosen)
 
