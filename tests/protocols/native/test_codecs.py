@@ -231,6 +231,7 @@ async def test_a_frame_that_says_it_is_too_long_is_refused_before_it_comes(world
     peer.session.receive(length.to_bytes(4, "big"))
     last = peer.last_words()
     assert (last["code"], last["key"]) == ("TooLarge", "request")
+    assert f"a request of {length} bytes" in last["text"]
 
 
 #: Requests cut off where a length stands, and what reads it.

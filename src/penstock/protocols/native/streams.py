@@ -55,9 +55,9 @@ class Stream:
         raise NotImplementedError
 
     @property
-    def is_large(self) -> bool:
-        """Whether more waits to become a request than one may have."""
-        return self._size > self.bytes_max
+    def size(self) -> int:
+        """How many bytes the next request has at least."""
+        return self._size
 
     def _keep(self, data: bytes) -> None:
         if data:
@@ -74,8 +74,8 @@ class Stream:
 
     def check(self) -> None:
         """Give up if what waits is too large."""
-        if self.is_large and self.error is None:
-            self.error = too_large(self._size, self.bytes_max)
+        if self.size > self.bytes_max and self.error is None:
+            self.error = too_large(self.size, self.bytes_max)
 
 
 class Lines(Stream):
@@ -138,9 +138,9 @@ class Frames(Stream):
         return found
 
     @property
-    def is_large(self) -> bool:
-        """Whether more is to become a request than one may have; the length says so before it has come."""
-        return self._wanted > self.bytes_max + 4
+    def size(self) -> int:
+        """How many bytes the next request has; its length says so before it has come."""
+        return self._wanted - 4
 
 
 class Messages(Stream):
