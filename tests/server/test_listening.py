@@ -1,6 +1,7 @@
 """Listening addresses: what an option may say."""
 
 import re
+import socket
 
 import pytest
 
@@ -49,3 +50,19 @@ def test_an_address_of_others_is_told_so() -> None:
     with pytest.raises(Unavailable, match=r"cannot listen on 192\.0\.2\.1:0") as refused:
         bound_socket(Address("192.0.2.1", 0), "--listen")
     assert "another program" not in str(refused.value)
+
+
+def test_a_peer_whose_machine_is_gone_is_found_out() -> None:
+    """By TCP itself, within two minutes: nothing else asks a peer that holds messages and has nothing to say."""
+    with (
+        bound_socket(Address("127.0.0.1", 0), "--listen") as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        listener.setblocking(True)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                idle, interval, count = (connection.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+                assert idle + interval * count <= 120

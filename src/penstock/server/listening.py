@@ -8,6 +8,9 @@ from ipaddress import ip_address
 from penstock.model.errors import BadRequest, Unavailable
 
 BACKLOG = 1024
+#: A peer of which nothing is heard for a minute is asked whether its machine is still there, and given up after another:
+#: what it holds would be held for ever, since most protocols here need not say anything.
+_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _PORT_MAX = 65535
 
 
@@ -54,6 +57,7 @@ def bound_socket(address: Address, option: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _ask_whether_alive(listener)
         listener.bind((address.host, address.port))
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -64,3 +68,11 @@ def bound_socket(address: Address, option: str) -> socket.socket:
             f"cannot listen on {address} ({option}): {error.strerror or error}{advice}", key=option
         ) from error
     return listener
+
+
+def _ask_whether_alive(listener: socket.socket) -> None:
+    """Have the system find out when the machine of a peer is gone; connections have it from their listener."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE.items():
+        if hasattr(socket, name):  # else the system has its own, mostly of hours
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
