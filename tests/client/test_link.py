@@ -85,3 +85,15 @@ async def test_a_full_socket_takes_nothing_from_another_thread(monkeypatch: pyte
     await asyncio.sleep(0)
     assert received(other, 8) == b"\0\0\0\x04next"
     await end(link, other)
+
+
+async def test_a_broker_whose_machine_is_gone_is_found_out() -> None:
+    """By TCP itself, within a minute or so: a client that waits for messages has nothing to say."""
+    link, other = await linked()
+    own = link._transport.get_extra_info("socket")
+    assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        idle, interval, count = (own.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+        assert idle + interval * count <= 60
+    await end(link, other)

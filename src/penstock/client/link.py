@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import struct
 import threading
 from collections.abc import Callable
@@ -13,6 +14,10 @@ from penstock.protocols.native.streams import PREFACE
 
 #: Bytes that wait for the broker before callers are held back.
 WRITE_HIGH_BYTES = 1 << 20
+#: A broker of which nothing is heard for so many seconds is asked whether its machine is still there, and given up after
+#: three times as many more: who only waits for messages would wait for ever.
+_SILENT_SECONDS = 15
+_ALIVE = {"TCP_KEEPIDLE": _SILENT_SECONDS, "TCP_KEEPINTVL": _SILENT_SECONDS, "TCP_KEEPCNT": 3}
 _LENGTH = struct.Struct(">I")
 
 
@@ -78,6 +83,7 @@ class Link(asyncio.Protocol):
         """Say the preface."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
+        _ask_whether_alive(transport.get_extra_info("socket"))
         if transport.get_extra_info("ssl_object") is None:
             self._descriptor = os.dup(transport.get_extra_info("socket").fileno())
         self.is_open = True
@@ -126,3 +132,11 @@ class Link(asyncio.Protocol):
                 self._unsent = b""
             if out:
                 self._transport.write(b"".join(out))
+
+
+def _ask_whether_alive(connected: socket.socket) -> None:
+    """Have the system find out when the machine of the broker is gone."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE.items():
+        if hasattr(socket, name):  # else the system has its own, mostly of hours
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
