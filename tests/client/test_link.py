@@ -96,4 +96,6 @@ async def test_a_broker_whose_machine_is_gone_is_found_out() -> None:
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
         idle, interval, count = (own.getsockopt(socket.IPPROTO_TCP, option) for option in options)
         assert idle + interval * count <= 60
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        assert 0 < own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
     await end(link, other)

@@ -15,9 +15,15 @@ from penstock.protocols.native.streams import PREFACE
 #: Bytes that wait for the broker before callers are held back.
 WRITE_HIGH_BYTES = 1 << 20
 #: A broker of which nothing is heard for so many seconds is asked whether its machine is still there, and given up after
-#: three times as many more: who only waits for messages would wait for ever.
+#: three times as many more: who only waits for messages would wait for ever. One that does not take what is sent to it,
+#: which the system would try for a quarter of an hour, is given up as soon.
 _SILENT_SECONDS = 15
-_ALIVE = {"TCP_KEEPIDLE": _SILENT_SECONDS, "TCP_KEEPINTVL": _SILENT_SECONDS, "TCP_KEEPCNT": 3}
+_ALIVE = {
+    "TCP_KEEPIDLE": _SILENT_SECONDS,
+    "TCP_KEEPINTVL": _SILENT_SECONDS,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 4000 * _SILENT_SECONDS,
+}
 _LENGTH = struct.Struct(">I")
 
 
