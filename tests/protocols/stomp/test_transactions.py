@@ -267,3 +267,15 @@ async def test_an_empty_transaction_is_committed(world: World) -> None:
     await peer.say("BEGIN", "transaction:t")
     await peer.say("COMMIT", "transaction:t", "receipt:c")
     assert peer.take().headers["receipt-id"] == "c"
+
+
+async def test_what_a_transaction_publishes_counts_against_the_store(world: World) -> None:
+    """When it is committed, and by its size: publishers are held back by what waits to be written."""
+    peer = world.peer()
+    peer.tell("BEGIN", "transaction:t")
+    peer.tell("SEND", "destination:/queue/a", "transaction:t", body=b"x" * 1000)
+    assert world.runtime.backlog_bytes == 0
+    peer.tell("COMMIT", "transaction:t")
+    assert world.runtime.backlog_bytes == 1000
+    await world.quiet()
+    assert world.runtime.backlog_bytes == 0

@@ -382,6 +382,7 @@ class Session:
             self._port.check_room()
         wanted = [operation for operation in transaction.operations if not is_lost_answer(operation, self._engine)]
         self._engine.transact(wanted, self._me, self._port.now())
+        self._bytes += transaction.bytes
         self._confirm(headers, is_durable=True)
 
     def _abort(self, headers: dict[bytes, bytes]) -> None:

@@ -13,11 +13,12 @@ TRANSACTIONS_MAX = 16
 class Transaction:
     """One that was begun."""
 
-    __slots__ = ("_bytes", "_limits", "acknowledged", "operations")
+    __slots__ = ("_limits", "acknowledged", "bytes", "operations")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._bytes = 0
+        #: Of the bodies that it publishes.
+        self.bytes = 0
         self.operations: list[Publish | Settle] = []
         self.acknowledged: list[tuple[Subscription, dict[bytes, Message]]] = []
 
@@ -27,8 +28,8 @@ class Transaction:
         if len(self.operations) >= most:
             raise TooLarge(f"the transaction has more than {most} operations", key="transaction", limit=most)
         if isinstance(operation, Publish):
-            self._bytes += len(operation.body)
-            if self._bytes > bytes_max:
+            self.bytes += len(operation.body)
+            if self.bytes > bytes_max:
                 raise TooLarge(f"the transaction has more than {bytes_max} bytes", key="transaction", limit=bytes_max)
         self.operations.append(operation)
 
