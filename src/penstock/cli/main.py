@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import channels, user
+from penstock.cli import channels, pipeline, user
 from penstock.cli.serve import serve
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command()(serve)
 app.add_typer(channels.queue)
 app.add_typer(channels.topic)
 app.add_typer(user.app)
+app.add_typer(pipeline.pipeline)
 
 
 def _show_version(wanted: bool) -> None:  # typer gives it so

@@ -20,6 +20,8 @@ from penstock.pipeline.tables.refresh import take_in
 Tell = Callable[[str], None]
 #: How often a batch is planned anew when `compact` or another job has changed the lake meanwhile.
 _ATTEMPTS = 3
+#: How soon a signal is noticed.
+_LOOK_SECONDS = 1
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,11 +42,10 @@ def run(spark: SparkSession, wanted: Run, tell: Tell) -> int:
     log.extent()  # tells in one sentence if there is nobody
     batches = Batches(Lake(spark, wanted.lake), log, tell)
     query = _query(spark, wanted, batches)
-    with _stopped_by_signals(query):
-        try:
-            query.awaitTermination()
-        except PySparkException as error:
-            raise batches.failure or Unavailable(sentence_of(error), key="run") from None
+    try:
+        _wait(query)
+    except PySparkException as error:
+        raise batches.failure or Unavailable(sentence_of(error), key="run") from None
     return batches.rows
 
 
@@ -84,28 +85,30 @@ class Batches:
             )
 
     def _taken(self, batch: DataFrame) -> Commit | None:
+        """Take it in; once more if `compact` has changed the lake, or taken files away that were being read."""
         for _ in range(_ATTEMPTS - 1):
+            number = self.lake.last.number
             try:
                 return take_in(self.lake, batch)
-            except LakeChanged:
+            except (LakeChanged, PySparkException):
                 self.lake.refresh()
+                if self.lake.last.number == number:
+                    raise
         return take_in(self.lake, batch)
 
 
-class _stopped_by_signals:  # noqa: N801  # a context
-    """Let SIGTERM and Ctrl-C end a query: what was not committed comes again with the next run."""
+def _wait(query: StreamingQuery) -> None:
+    """Wait until a query has ended, by itself or by SIGTERM or Ctrl-C; what it has not committed comes again."""
+    signals: list[int] = []
 
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        self._before: dict[int, object] = {}
+    def note(number: int, _frame: FrameType | None) -> None:
+        signals.append(number)  # Spark may be in the middle of an answer to this thread: it is asked later
 
-    def __enter__(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._stop)
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self._query.stop()
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):
+            if signals:
+                query.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

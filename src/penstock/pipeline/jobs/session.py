@@ -1,5 +1,6 @@
 """Starting Spark: with the Java and the Python that are found, or a sentence that says what is missing."""
 
+import logging
 import os
 import re
 import shutil
@@ -19,12 +20,16 @@ _LOCAL = "local[*]"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: Of one of our errors in the text of one of Spark's.
 _OURS = re.compile(r"penstock\.model\.errors\.\w+: (.+)")
+#: What Spark puts before and after its sentences.
+_CODES = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: .*$")
 
 _OPTIONS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+#: Errors come to the caller as exceptions; Java need not write them to the terminal too.
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 #: Of a Spark that is ours alone: it opens nothing to the network.
 _LOCAL_OPTIONS = {
     "spark.ui.enabled": "false",
@@ -44,7 +49,10 @@ def started(master: str | None = None) -> SparkSession:
         if master is None or master.startswith("local"):
             # The workers are children of this process: let them be the Python that runs it.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             options |= _LOCAL_OPTIONS
+            options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # the same from Python
     for name, value in options.items():
         builder = builder.config(name, value)
     try:
@@ -76,4 +84,5 @@ def sentence_of(error: BaseException) -> str:
         return error.message
     text = str(error)
     ours = _OURS.search(text)
-    return ours[1] if ours is not None else text.strip().splitlines()[0]
+    first = ours[1] if ours is not None else text.strip().splitlines()[0]
+    return _CODES.sub("", first)

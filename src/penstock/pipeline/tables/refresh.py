@@ -1,12 +1,13 @@
 """Bringing a stretch of the change log into the lake: all four tables by one commit."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
-from penstock.pipeline.tables.dead_letters import dead_letters, deaths
-from penstock.pipeline.tables.events import day_of, events
+from penstock.pipeline.tables.dead_letters import dead_letters
+from penstock.pipeline.tables.events import NO_CHANNEL, events
 from penstock.pipeline.tables.lake import Commit, Lake, Staging
 from penstock.pipeline.tables.messages import messages
 from penstock.pipeline.tables.minutes import queue_minutes
@@ -26,6 +27,16 @@ class Stretch:
     rows: int
     since: int
     until: int
+    #: Folders of records of channels; days and folders of those that tell of dead letters.
+    folders: list[str]
+    graves: list[tuple[str, str]]
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """All days from first to last, each with every folder: where records of these minutes can be."""
+        first, last = (datetime.fromtimestamp(time, UTC).date() for time in (self.since, self.until - 1))
+        days = [str(first + timedelta(days=day)) for day in range((last - first).days + 1)]
+        return [(day, folder) for day in days for folder in self.folders]
 
 
 def take_in(lake: Lake, log: DataFrame) -> Commit | None:
@@ -40,11 +51,18 @@ def take_in(lake: Lake, log: DataFrame) -> Commit | None:
     if not stretch.rows:
         staging.drop()
         return None
-    minutes = _whole_minutes(lake, stretch).unionByName(new)
-    rows = _stage_messages(lake, staging, new, minutes)
-    _stage_minutes(lake, staging, minutes, rows, stretch)
-    _stage_dead_letters(lake, staging, new)
+    if stretch.folders:
+        minutes = _whole_minutes(lake, stretch).unionByName(new)
+        rows = _stage_messages(lake, staging, new, minutes)
+        _stage_minutes(lake, staging, minutes, rows, stretch)
+    if stretch.graves:
+        _stage_dead_letters(lake, staging, new, stretch)
     return staging.commit(stretch.progress, stretch.rows)
+
+
+def gathered(rows: DataFrame, order: str) -> DataFrame:
+    """Bring what goes into one directory together, so that it comes into few files."""
+    return rows.repartition(*PLACE).sortWithinPartitions(*PLACE, order)
 
 
 def _unknown(lake: Lake, log: DataFrame) -> DataFrame:
@@ -54,59 +72,56 @@ def _unknown(lake: Lake, log: DataFrame) -> DataFrame:
 
 
 def _stretch_of(new: DataFrame) -> Stretch:
-    found = new.groupBy("shard").agg(
-        F.max("position"), F.count("*"), F.unix_seconds(F.min("time")), F.unix_seconds(F.max("time"))
+    is_death = (F.col("kind") == "drop") & F.col("moved_to").isNotNull()
+    parts = new.groupBy("shard", *PLACE).agg(
+        F.max("position").alias("last"),
+        F.count("*").alias("rows"),
+        F.unix_seconds(F.min("time")).alias("since"),
+        F.unix_seconds(F.max("time")).alias("until"),
+        F.count_if(is_death).alias("deaths"),
     )
-    shards = found.collect()
+    found = parts.collect()
+    progress: dict[str, int] = {}
+    for part in found:
+        progress[str(part["shard"])] = max(part["last"], progress.get(str(part["shard"]), 0))
     return Stretch(
-        progress={str(shard): last for shard, last, *_ in shards},
-        rows=sum(rows for _, _, rows, *_ in shards),
-        since=min((since // _MINUTE * _MINUTE for *_, since, _ in shards), default=0),
-        until=max((until // _MINUTE * _MINUTE + _MINUTE for *_, until in shards), default=0),
+        progress=progress,
+        rows=sum(part["rows"] for part in found),
+        since=min((part["since"] for part in found), default=0) // _MINUTE * _MINUTE,
+        until=max((part["until"] for part in found), default=0) // _MINUTE * _MINUTE + _MINUTE,
+        folders=sorted({part["folder"] for part in found} - {NO_CHANNEL}),
+        graves=sorted({(str(part["day"]), part["folder"]) for part in found if part["deaths"]}),
     )
 
 
 def _whole_minutes(lake: Lake, stretch: Stretch) -> DataFrame:
-    """Return what the lake has of the minutes of the stretch; the first of them began before it."""
+    """Return what the lake has of the minutes and channels of the stretch; the first minute began before it."""
     since, until = (F.timestamp_seconds(F.lit(seconds)) for seconds in (stretch.since, stretch.until))
-    log = lake.read("events")
-    return log.where(F.col("day").between(day_of(since), day_of(until))).where(
-        (F.col("time") >= since) & (F.col("time") < until)
-    )
+    log = lake.read("events", lake.paths("events", stretch.places))
+    return log.where((F.col("time") >= since) & (F.col("time") < until))
 
 
 def _stage_messages(lake: Lake, staging: Staging, new: DataFrame, minutes: DataFrame) -> DataFrame:
     """Write the rows of all messages of which the log speaks in these minutes, and return them."""
     files = touched(lake, minutes)
     rows = messages(new, lake.read("messages", files))
-    paths = staging.write("messages", _gathered(rows, "sequence"), ROWS_PER_FILE)
+    paths = staging.write("messages", gathered(rows, "sequence"), ROWS_PER_FILE)
     staging.replace(files)
     name_files(staging, paths)
     return staging.read("messages")
 
 
 def _stage_minutes(lake: Lake, staging: Staging, log: DataFrame, rows: DataFrame, stretch: Stretch) -> None:
-    concerned = _places(log)
-    files = lake.paths("queue_minutes", concerned)
-    before = lake.read("queue_minutes").where(F.col("folder").isin(*{folder for _, folder in concerned}))
+    files = lake.paths("queue_minutes", stretch.places)
+    before = lake.read("queue_minutes").where(F.col("folder").isin(*stretch.folders))
     since, until = (F.timestamp_seconds(F.lit(seconds)) for seconds in (stretch.since, stretch.until))
     kept = lake.read("queue_minutes", files).where((F.col("minute") < since) | (F.col("minute") >= until))
     table = kept.unionByName(queue_minutes(log, rows, before, since, until))
-    staging.write("queue_minutes", _gathered(table, "minute"))
+    staging.write("queue_minutes", gathered(table, "minute"))
     staging.replace(files)
 
 
-def _stage_dead_letters(lake: Lake, staging: Staging, new: DataFrame) -> None:
-    files = lake.paths("dead_letters", _places(deaths(new)))
-    staging.write("dead_letters", _gathered(dead_letters(new, lake.read("dead_letters", files)), "signature"))
+def _stage_dead_letters(lake: Lake, staging: Staging, new: DataFrame, stretch: Stretch) -> None:
+    files = lake.paths("dead_letters", stretch.graves)
+    staging.write("dead_letters", gathered(dead_letters(new, lake.read("dead_letters", files)), "signature"))
     staging.replace(files)
-
-
-def _places(rows: DataFrame) -> list[tuple[str, str]]:
-    """Return the days and folders of rows."""
-    return [(str(row["day"]), row["folder"]) for row in rows.select(*PLACE).distinct().collect()]
-
-
-def _gathered(rows: DataFrame, order: str) -> DataFrame:
-    """Bring what goes into one directory together, so that it comes into few files."""
-    return rows.repartition(*PLACE).sortWithinPartitions(*PLACE, order)
