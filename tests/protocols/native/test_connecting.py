@@ -341,6 +341,17 @@ async def test_what_is_no_native_client_is_not_resumed(world: World) -> None:
     assert stomp.is_open
 
 
+async def test_who_resumes_itself_goes_on_as_it_is(world: World) -> None:
+    """However it writes its id, and whatever it has asked before."""
+    world._ids = 0xAB - 1
+    peer = world.native()
+    await peer.post("a", "x")
+    await peer.ask("fetch", queue="a")
+    for ident in (peer.id, peer.id.upper()):
+        assert await peer.ask("resume", id=ident, label=1) == {"type": "hello", "id": peer.id, "label": 1}
+    assert (await peer.ask("keepalive", label=2))["count"] == 1
+
+
 async def test_resume_comes_before_what_counts_on_it(world: World) -> None:
     """Whoever has posted something is somebody already; asking to be kept is possible at any time."""
     peer, other = world.native(), world.native()

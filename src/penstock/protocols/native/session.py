@@ -286,9 +286,9 @@ class Session:
         """Go on as a client of before, if one is named, and keep it from now on for as long as is asked."""
         clients, client = self._port.engine.clients, peer.client
         missed: list[Notice] = []
-        if request.id is not None and request.id != client.id.hex():
+        if request.id is not None and (ident := _bytes_of(request.id)) != client.id:
             self._check_fresh("id")
-            client = self._found(peer, request.id)
+            client = self._found(peer, ident)
             missed = clients.resume(client, now)
             clients.leave(peer.client, now)
             self._id = client.id
@@ -298,14 +298,10 @@ class Session:
         self._answers.promise(Level.SYNC, Hello(id=client.id.hex(), label=request.label))
         self._answers.synced += [self._written(notice) for notice in missed]
 
-    def _found(self, peer: Peer, text: str) -> Client:
-        try:
-            ident = bytes.fromhex(text)
-        except ValueError:
-            raise BadRequest(f"id is {text[:40]!r}; it must be that of a hello, in hexadecimal", key="id") from None
+    def _found(self, peer: Peer, ident: bytes) -> Client:
         client = self._port.engine.clients.find(ident, peer.access.user)
         if client is None or not client.returns:
-            raise NoObject(f"there is no client {text[:40]} of yours that could be resumed", key="id")
+            raise NoObject(f"there is no client {ident.hex()[:40]} of yours that could be resumed", key="id")
         return client
 
     # What the broker calls.
@@ -425,3 +421,10 @@ class MessageSession(Session):
     def _end_wake_up(self) -> None:
         self._is_ending = False
         self._finish_wake_up()
+
+
+def _bytes_of(ident: str) -> bytes:
+    try:
+        return bytes.fromhex(ident)
+    except ValueError:
+        raise BadRequest(f"id is {ident[:40]!r}; it must be that of a hello, in hexadecimal", key="id") from None
