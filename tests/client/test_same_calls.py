@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import inspect
 from typing import Any
 
@@ -116,6 +117,18 @@ async def test_a_closed_subscription_ends_the_loop(broker: Either, name: str) ->
     subscription.close()
     subscription.close()
     assert await waiting is None
+
+
+async def test_a_subscription_that_was_dropped_is_closed(broker: Either, name: str) -> None:
+    """Whoever leaves the loop has its message; the others go to somebody else."""
+    await broker.enqueue_many(name, [b"1", b"2", b"3"])
+    async for first in broker.subscribe(name):
+        break
+    gc.collect()
+    again = [await broker.poll(name, wait=5) for _ in range(2)]
+    assert [message.body for message in again] == [b"2", b"3"]
+    await broker.complete(first)
+    assert (await broker.status(name)).consumers == 0
 
 
 async def test_topics(broker: Either, name: str) -> None:
