@@ -234,7 +234,11 @@ class Broker:
         """Yield label and stage of each notice; see `penstock.Broker.notices`."""
         notices = self.broker.notices()
         while True:
-            yield self.run(_next_of(notices))
+            try:
+                notice = self.run(_next_of(notices))
+            except StopAsyncIteration:
+                return
+            yield notice
 
     def transaction(self) -> "Transaction":
         """Return a transaction, to be used with `with`: what is done in it happens at its end, all or nothing."""

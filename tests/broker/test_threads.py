@@ -87,3 +87,24 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
     for thread in threads:
         thread.join(SOON)
     assert ended == [Unavailable] * len(threads)
+
+
+def test_closing_ends_the_notices_of_another_thread() -> None:
+    """Its loop over them ends, with those that came before."""
+    broker = penstock.sync.Broker.open("memory:").start()
+    told: Future[list[tuple[int, str]]] = Future()
+
+    def listen() -> None:
+        try:
+            told.set_result(list(broker.notices()))
+        except (StopAsyncIteration, Unavailable) as error:
+            told.set_exception(error)
+
+    broker.enqueue("orders", b"1", notify=["ready"], label=3)
+    thread = threading.Thread(target=listen)
+    thread.start()
+    while broker.broker._has_notices.is_set():  # until it has taken what came, and waits
+        broker.queues()
+    broker.close()
+    assert told.result(SOON) == [(3, "ready")]
+    thread.join(SOON)
