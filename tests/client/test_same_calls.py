@@ -97,6 +97,21 @@ async def test_waiting_ends_with_a_message_or_without(broker: Either, name: str)
     await broker.keep_alive()
 
 
+@pytest.mark.parametrize("call", ["poll", "pop"])
+async def test_a_queue_that_is_not_there_yet_is_waited_for(broker: Either, name: str, call: str) -> None:
+    """As for a message: whoever consumes may be there before the one who publishes."""
+    take = getattr(broker, call)
+    assert await take(name) is None
+    assert await take(name, wait=0.1) is None
+    waiting = asyncio.ensure_future(take(name, tags=["eu"], wait=30))
+    await asyncio.sleep(0)
+    await broker.enqueue_many(name, [b"1", b"2"], tags=["eu"])
+    message = await waiting
+    assert message.body == b"1"
+    status = await broker.status(name, tags=["eu"])
+    assert (status.ready, status.assigned, status.consumers) == (1, 1 if call == "poll" else 0, 0)
+
+
 async def test_a_subscription_brings_what_comes(broker: Either, name: str) -> None:
     """By credit; what was not taken out of it waits again when it is closed."""
     await broker.enqueue_many(name, [b"1", b"2", b"3"])
@@ -120,10 +135,9 @@ async def test_a_closed_subscription_ends_the_loop(broker: Either, name: str) ->
 
 
 async def test_a_subscription_that_was_dropped_is_closed(broker: Either, name: str) -> None:
-    """Whoever leaves the loop has its message; the others go to somebody else."""
+    """Who took one message has that; the others go to somebody else."""
     await broker.enqueue_many(name, [b"1", b"2", b"3"])
-    async for first in broker.subscribe(name):
-        break
+    first = await anext(broker.subscribe(name))
     gc.collect()
     again = [await broker.poll(name, wait=5) for _ in range(2)]
     assert [message.body for message in again] == [b"2", b"3"]

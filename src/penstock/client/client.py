@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -19,7 +20,7 @@ from penstock.client.requests import body_of, checked, level_of, post_of, texts_
 from penstock.client.session import Options, Session
 from penstock.client.subscription import Subscription
 from penstock.client.transaction import Transaction
-from penstock.model.errors import BadRequest
+from penstock.model.errors import BadRequest, NoObject
 from penstock.model.names import checked_name
 from penstock.model.publication import PRIORITY_DEFAULT, checked_priority
 from penstock.model.receipt import Receipt
@@ -395,8 +396,31 @@ class Client(Operating):
         checked(request)
         if isinstance(request, Fetch):
             self._session.hurry(request.work_timeout)
-        answer = await self._session.ask(request.label or 0, written(request))
+        try:
+            answer = await self._session.ask(request.label or 0, written(request))
+        except NoObject:
+            return await self._taken_from_new(request)
         return answer if isinstance(answer, Delivery) else None
+
+    async def _taken_from_new(self, request: Fetch | Pop) -> Message | None:
+        """Return the first message of a queue that is not there yet, or None if none comes in time."""
+        if isinstance(request, Fetch):
+            seconds, work_timeout, sync = request.block_timeout, request.work_timeout, request.sync
+        else:
+            seconds, work_timeout, sync = request.timeout, None, "ready"
+        if not seconds:
+            return None
+        message: Message | None = None
+        async with self.subscribe(
+            request.queue, tags=request.tags, match=request.match, credit=1, work_timeout=work_timeout,
+            selector=request.selector, sync=sync,
+        ) as subscription:  # fmt: skip
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    message = await anext(subscription)
+        if message is not None and isinstance(request, Pop):
+            await self.complete(message, confirm="ready")
+        return message
 
     async def _settle(self, request: Settling, message: Message, confirm: Confirm | None) -> None:
         level = level_of(confirm, self._confirm)
