@@ -128,6 +128,10 @@ def test_a_value_that_cannot_be_is_told(name: str, text: Any, fault: str) -> Non
         ({"tls_cert": "c"}, "--tls-cert and --tls-key go together"),
         ({"tls_key": "k"}, "--tls-cert and --tls-key go together"),
         ({"listen": ["tls:127.0.0.1:0"]}, "tls:HOST:PORT needs --tls-cert and --tls-key"),
+        (
+            {"tls_cert": "c", "tls_key": "k"},
+            "--tls-cert is for doors with TLS, and there is none: listen with tls:HOST:PORT",
+        ),
         ({"salvage": True, "store": "memory"}, "--salvage is for the store journal"),
     ],
 )

@@ -257,11 +257,14 @@ def _read(option: Option, source: Any, name: str, faults: list[str]) -> Any:
 def _contradictions(settings: Settings) -> list[str]:
     """Return what is wrong with settings that are well formed one by one."""
     faults = []
+    has_tls = any(address.tls for address in (*settings.listen, *settings.stomp_listen))
     if (settings.tls_cert is None) is not (settings.tls_key is None):
         faults.append("--tls-cert and --tls-key go together")
+    elif settings.tls_cert is not None and not has_tls:
+        faults.append("--tls-cert is for doors with TLS, and there is none: listen with tls:HOST:PORT")
     if not settings.listen and not settings.stomp_listen:
         faults.append("--listen and --stomp-listen are both none: nobody could come in")
-    if any(address.tls for address in (*settings.listen, *settings.stomp_listen)) and settings.tls_cert is None:
+    if has_tls and settings.tls_cert is None:
         faults.append("tls:HOST:PORT needs --tls-cert and --tls-key")
     if settings.salvage and settings.store != "journal":
         faults.append("--salvage is for the store journal")
