@@ -222,7 +222,7 @@ class Broker(Administration):
         level = Level.READY if sync == "ready" else self._level(sync, "sync")
         if wait:
             wait = checked_seconds(wait, "wait")
-        if tags is None and selector is None:
+        if tags is None and selector is None and match == "exact":
             queues = self._engine.channels.by_name.get(queue) if isinstance(queue, str) else None
             if queues is not None and len(queues) == 1 and not queues[0].exclusives:
                 only = queues[0]

@@ -172,6 +172,7 @@ async def test_bad_ways_of_taking_are_refused(broker: Broker) -> None:
         (broker.poll_many("orders", 5, sync="maybe"), "sync"),
         (broker.poll_many("orders", 5, wait=-1), "wait"),
         (broker.poll("orders", tags=["a"], match="some"), "match"),
+        (broker.poll("orders", match="some"), "match"),
         (broker.poll("orders", selector="a ="), "selector"),
         (broker.poll(CONTROL), "queue"),
         (broker.poll_many("orders", 0), "most"),
