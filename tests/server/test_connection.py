@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import select
 import socket
 
@@ -34,6 +35,17 @@ def test_a_word_that_is_too_long_is_answered_while_it_is_said(served: Served) ->
         for _ in range(10):
             peer.send(bytes(size // 10))
         assert b"100000000 is more than" in peer.rest()
+
+
+def test_who_has_nothing_more_to_say_is_told_what_was_promised(served: Served) -> None:
+    """Programs that pipe their requests into `nc -N` end their side at once, and read on until the broker ends its own."""
+    with Raw(served.native) as peer:
+        peer.send(b'{"type":"post","queue":"a","message":"x","label":1}\n').socket.shutdown(socket.SHUT_WR)
+        answer = json.loads(peer.rest().splitlines()[-1])
+        assert (answer["type"], answer["label"]) == ("ok", 1)
+    with logged_in(served) as peer:
+        peer.send(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0" + GOODBYE).socket.shutdown(socket.SHUT_WR)
+        assert re.findall(rb"receipt-id:(\w+)", peer.rest()) == [b"r", b"bye"]
 
 
 def test_a_peer_that_does_not_end_is_not_waited_for(serve: Serve) -> None:

@@ -53,6 +53,13 @@ class StreamConnection(asyncio.Protocol, Timed):
         if self._is_held or self._house.runtime.is_behind():
             self.slow_down()
 
+    def eof_received(self) -> bool:
+        """Confirm what a peer has asked for that has nothing more to say, and close; TLS has one end for both sides."""
+        if self._transport.get_extra_info("ssl_object") is not None:
+            return False
+        self._house.runtime.after(Level.SYNC, self._transport.close)
+        return True
+
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # why it went changes nothing
         """End the session."""
         self._leave()
