@@ -37,8 +37,9 @@ def test_a_word_that_is_too_long_is_answered_while_it_is_said(served: Served) ->
         assert b"100000000 is more than" in peer.rest()
 
 
-def test_who_has_nothing_more_to_say_is_told_what_was_promised(served: Served) -> None:
+def test_who_has_nothing_more_to_say_is_told_what_was_promised(serve: Serve) -> None:
     """Programs that pipe their requests into `nc -N` end their side at once, and read on until the broker ends its own."""
+    served = serve("--store", "journal")
     with Raw(served.native) as peer:
         peer.send(b'{"type":"post","queue":"a","message":"x","label":1}\n').socket.shutdown(socket.SHUT_WR)
         answer = json.loads(peer.rest().splitlines()[-1])
