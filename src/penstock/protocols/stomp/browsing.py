@@ -22,8 +22,9 @@ class Browser:
         self._selector = selector
         self._ends = ends
         self._queues = queues
-        #: Queues with the sequences that are to be shown of each, and how many each had published by then.
-        self._left = deque((queue, deque(browse(queue, first))) for queue in queues)
+        #: Queues with the sequences that are to be shown of each, eight bytes for one, and how many each had published by
+        #: then.
+        self._left = deque((queue, iter(browse(queue, first))) for queue in queues)
         self._seen = {queue: (queue.totals.published, queue.effects.position) for queue in queues}
 
     def next_slice(self) -> list[Message]:
@@ -34,11 +35,12 @@ class Browser:
         looked_at = 0
         while self._left and looked_at < SLICE_MESSAGES:
             queue, sequences = self._left[0]
-            if not sequences:
+            sequence = next(sequences, None)
+            if sequence is None:
                 self._left.popleft()
                 continue
             looked_at += 1
-            message = browsed(queue, sequences.popleft())
+            message = browsed(queue, sequence)
             if message is not None and (self._selector is None or self._selector(message.record)):
                 messages.append(message)
         return messages
@@ -58,4 +60,4 @@ class Browser:
             published, position = self._seen[queue]
             if queue.totals.published != published:
                 self._seen[queue] = (queue.totals.published, queue.effects.position)
-                self._left.append((queue, deque(browse(queue, position))))
+                self._left.append((queue, iter(browse(queue, position))))
