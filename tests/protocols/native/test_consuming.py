@@ -186,15 +186,20 @@ async def test_a_fetch_that_waited_is_answered_after_its_assignment_is_persisted
     assert worker.bodies() == ["x"]
 
 
+@pytest.mark.parametrize("waits", [False, True])
 async def test_what_was_assigned_and_never_sent_waits_again_without_counting(
-    held_world: World, store: HeldStore
+    held_world: World, store: HeldStore, *, waits: bool
 ) -> None:
-    """The connection went while the assignment was written: the message did not fail."""
+    """The connection went while the assignment was written: the message did not fail, and is kept for nobody."""
     publisher, worker, other = (held_world.native() for _ in range(3))
     held_world.set_queue("a")
-    await worker.say("fetch", queue="a", sync="sync", block_timeout=5)
+    await worker.ask_synced("resume", resume_timeout=60)
+    if not waits:
+        await publisher.ask_synced("post", queue="a", message="x")
     store.hold()
-    await publisher.post("a", "x")
+    await worker.say("fetch", queue="a", sync="sync", block_timeout=5)
+    if waits:
+        await publisher.post("a", "x")
     await worker.vanish()
     store.let_go()
     message = await other.ask("fetch", queue="a")

@@ -39,9 +39,9 @@ class Answers:
         """Tell of a stage when all of this wake-up is persisted so far."""
         self._until(level).append(self.writer.notice(label, stage))
 
-    def deliver(self, level: Level, message: Message, label: int | None) -> None:
-        """Send a message when its assignment is persisted so far."""
-        self._until(level).append(self.writer.delivery(message, label))
+    def deliver(self, message: Message, label: int | None) -> None:
+        """Send a message at the end of this wake-up."""
+        self.out.append(self.writer.delivery(message, label))
 
     def confirm(self, label: int | None, level: Level = Level.READY, count: int | None = None) -> None:
         """Tell who has given a label that the request is fulfilled."""

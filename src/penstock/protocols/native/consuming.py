@@ -70,15 +70,25 @@ class Consuming:
         consumer.label = request.label
         message = engine.take_now(consumer, selection, now)
         if message is not None:
-            if not consumer.settles:
-                peer.held.add(message)
-            peer.answers.deliver(consumer.level, message, request.label)
+            self._answer(consumer, message)
         elif not engine.channels.select(selection):
             raise NoObject(f"there is no queue {request.queue!r} that is meant", key="queue", queue=request.queue)
         elif seconds:
             self._wait(consumer.again(), selection, now + seconds)
         else:
             peer.answers.say(NoMessage(label=request.label))
+
+    def _answer(self, consumer: Consumer, message: Message) -> None:
+        """Answer with a message that was there: at the end of this wake-up, or once its assignment is persisted."""
+        peer = self._peer
+        if consumer.level is Level.READY:
+            if not consumer.settles:
+                peer.held.add(message)
+            peer.answers.deliver(message, consumer.label)
+        else:
+            consumer.inbox.append(message)
+            self._waits[consumer] = inf
+            peer.port.after(consumer.level, partial(self._arrived, consumer))
 
     def _wait(self, consumer: Consumer, selection: Selection, until: float) -> None:
         if len(self._waits) >= WAITS_MAX:
