@@ -101,6 +101,7 @@ class Subscriptions:
             )
             for message in [held for held in consumer.client.held if held.consumer is consumer]:
                 message.cursor.release(message, now)
+            consumer.inbox.clear()
             consumer.close(now)
         return ended
 

@@ -209,6 +209,25 @@ async def test_what_was_assigned_and_never_sent_waits_again_without_counting(
 # Subscriptions.
 
 
+async def test_a_durable_subscriber_that_goes_on_elsewhere_is_sent_nothing_more(
+    held_world: World, store: HeldStore
+) -> None:
+    """Not even what was its own, and only waited until that was on disk: the one who goes on has it."""
+    publisher, earlier, later = (held_world.native() for _ in range(3))
+    wish = {"topic": "t", "durable": "d", "sync": "sync"}
+    assert (await earlier.ask_synced("subscribe", **wish))["type"] == "ok"
+    store.hold()
+    await publisher.say("post", topic="t", message="x")
+    later.tell("subscribe", **wish, label=1)
+    await held_world.quiet()
+    assert earlier.only()["code"] == "NoObject"
+    store.let_go()
+    await later.until(lambda: len(later.answers) == 2)
+    message = later.take_all()[1]
+    assert (message["body"], message["attempt"], message["redelivered"]) == ("x", 1, True)
+    assert earlier.answers == []
+
+
 @pytest.mark.parametrize("carrier", CARRIERS)
 async def test_a_subscription_brings_messages_as_they_come(world: World, carrier: str) -> None:
     """With the label of the request, up to the credit, and on as they are finished."""
