@@ -5,9 +5,11 @@ import json
 import re
 import select
 import socket
+from collections.abc import Callable
 
 import pytest
 
+from penstock.server.websocket.frames import TEXT
 from tests.broker.stores import HeldStore
 from tests.served import Served
 from tests.server.conftest import Serve
@@ -15,6 +17,8 @@ from tests.server.inside import asked, inside
 from tests.server.raw import CONNECT, Raw, masked, peak_bytes, upgrade, when_there_is_room
 from tests.stomp_wire import Wire
 
+#: Of something that never ends: a lot, and no more than a body may have.
+UNFINISHED_BYTES = 15_000_000
 GOODBYE = b"DISCONNECT\nreceipt:bye\n\n\0"
 
 
@@ -125,6 +129,70 @@ def test_a_peer_that_sends_and_does_not_read_is_not_heard_any_more(serve: Serve)
         assert sent_until_refused(peer, question * 20, 200 * 2**20) < 200 * 2**20
         assert peer.file.read(8) == b"RECEIPT\n"
     assert peak_bytes(served) < 150 * 2**20
+
+
+def stomp_frame(peer: Raw) -> bytes:
+    """Begin a frame of STOMP."""
+    peer.send(CONNECT).until(b"\0")
+    return b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n" % UNFINISHED_BYTES
+
+
+def stomp_transaction(peer: Raw) -> bytes:
+    """Begin a transaction, and a frame of STOMP that is whole when the body is."""
+    peer.send(CONNECT + b"BEGIN\ntransaction:t\nreceipt:1\n\n\0").until(b"receipt-id:1\n\n\0")
+    return b"SEND\ndestination:/queue/a\ntransaction:t\ncontent-length:%d\n\n" % (UNFINISHED_BYTES - 1)
+
+
+def line(peer: Raw) -> bytes:
+    """Begin a line of JSON."""
+    peer.send(b'{"type":"ping"}\n').until(b"pong")
+    return b'{"type":"'
+
+
+def frame(peer: Raw) -> bytes:
+    """Begin a frame of bincode."""
+    peer.send(b"PSTK\x01").file.read(4)
+    return (2 * UNFINISHED_BYTES).to_bytes(4, "big")
+
+
+def fragment(peer: Raw) -> bytes:
+    """Begin a message on a WebSocket by a fragment."""
+    assert peer.upgrade("/connect/").status == 101
+    peer.frame()
+    return bytes([TEXT, 0xFF]) + UNFINISHED_BYTES.to_bytes(8) + bytes(4)
+
+
+@pytest.mark.parametrize("begin", [stomp_frame, stomp_transaction, line, frame, fragment])
+def test_what_was_not_finished_goes_with_its_connection(serve: Serve, begin: Callable[[Raw], bytes]) -> None:
+    """At once: whoever begins something long and leaves, again and again, does not fill the memory."""
+    served = serve()
+    for _ in range(12):
+        with Raw(served.native) as peer:
+            peer.send(begin(peer) + b"x" * (UNFINISHED_BYTES - 1) + b"\0")
+            peer.socket.shutdown(socket.SHUT_WR)
+            peer.rest()
+    assert peak_bytes(served) < 160 * 2**20
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        b'{"type":"fetch","queue":"a","block_timeout":60}\n',
+        CONNECT + b"SUBSCRIBE\nid:1\nack:client\ndestination:/queue/a\n\n\0",
+    ],
+)
+def test_what_a_connection_held_does_not_stay_with_it(serve: Serve, take: bytes) -> None:
+    """Messages that are gone are gone, whoever had them and left."""
+    served = serve()
+    post = b'{"type":"post","queue":"a","label":1,"message":"' + b"x" * UNFINISHED_BYTES + b'"}\n'
+    with Raw(served.native) as operator:
+        for _ in range(12):
+            operator.send(post).until(b'"type":"ok"')
+            with Raw(served.native) as worker:
+                worker.send(take)
+                worker.file.read(UNFINISHED_BYTES)
+            operator.send(b'{"type":"delete","queue":"a","label":2}\n').until(b'"count"')
+    assert peak_bytes(served) < 240 * 2**20
 
 
 def test_one_too_many_is_told_so(serve: Serve) -> None:

@@ -39,7 +39,7 @@ class Consuming:
         self._subscriptions: dict[int | None, Consumer] = {}
         self._is_held = False
         #: By name, tags and match.
-        self._selections: dict[tuple[str, tuple[str, ...] | None, str], Selection] = {}
+        self._selections: dict[tuple[str, frozenset[str] | None, str], Selection] = {}
 
     # Pops and fetches.
 
@@ -256,7 +256,7 @@ class Consuming:
 
     def _selection(self, request: Pop | Fetch) -> Selection:
         """Return what a request chooses, which is mostly what one before it did."""
-        asked = (request.queue, request.tags, request.match)
+        asked = (request.queue, None if request.tags is None else frozenset(request.tags), request.match)
         selection = self._selections.get(asked)
         if selection is None:
             if len(self._selections) >= SELECTIONS_MAX:

@@ -63,6 +63,11 @@ class Held:
             if others:
                 self._again[sequence] = others
 
+    def forget(self) -> None:
+        """Forget all of them, with the end of the connection."""
+        self.table.clear()
+        self._again.clear()
+
     def _forget_lost(self) -> None:
         self.table = {number: message for number, message in self.table.items() if message.state is State.ASSIGNED}
 

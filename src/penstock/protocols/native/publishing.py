@@ -12,9 +12,8 @@ from penstock.protocols.native.json import body_of
 from penstock.protocols.native.messages import Post
 from penstock.protocols.native.peer import Peer
 
-#: Sets of stages by what clients have called them; in whatever order and however often, there are many names for one.
-_STAGES: dict[tuple[str, ...], Stage] = {}
-_STAGES_MAX = 1000
+#: Sets of stages by their names, as far as somebody has asked for them.
+_STAGES: dict[frozenset[str], Stage] = {}
 
 
 def post(peer: Peer, request: Post, now: float) -> None:
@@ -84,7 +83,7 @@ def _with_care(peer: Peer, request: Post, now: float) -> tuple[QueueKey | str, d
         request.key,
         request.group,
         request.dedup_id,
-        _STAGES.get(request.notify) or _stages(request.notify),
+        _stages(request.notify),
         request.label or 0,
     )
     return channel, publication.attributes(now, peer.limits)
@@ -99,10 +98,11 @@ def _channel(peer: Peer, request: Post) -> QueueKey | str:
 
 
 def _stages(names: tuple[str, ...]) -> Stage:
-    """Return the set of the named stages, and remember it."""
-    stages = checked_stages(names)
-    if len(_STAGES) < _STAGES_MAX:
-        _STAGES[names] = stages
+    """Return the set of the named stages, in whatever order and however often they are named."""
+    chosen = frozenset(names)
+    stages = _STAGES.get(chosen)
+    if stages is None:
+        stages = _STAGES[chosen] = checked_stages(chosen)
     return stages
 
 

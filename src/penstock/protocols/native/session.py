@@ -367,10 +367,12 @@ class Session:
         self.is_closed = True
         self._answers.close()
         self._port.unwatch(self._look_at_store)
+        self._stream.forget()
         if self._peer is not None:
             now = self._port.now()
             self._consuming.give_back_unsent(now)
             let_go(self._peer.client, now)
+            self._peer.held.forget()
             self._port.touch()
 
 

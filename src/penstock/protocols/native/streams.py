@@ -54,6 +54,10 @@ class Stream:
         """Take bytes in, and return the requests that they complete."""
         raise NotImplementedError
 
+    def forget(self) -> None:
+        """Forget what has come; sessions are garbage in cycles, which is looked for seldom, and this may be much."""
+        self._chunks.clear()
+
     @property
     def size(self) -> int:
         """How many bytes the next request has at least."""

@@ -171,6 +171,11 @@ class Subscriptions:
             return inf
         return now if any(browser.has_more for _, browser, _ in self._browsers.values()) else now + LOOK_SECONDS
 
+    def forget(self) -> None:
+        """Forget all that was sent, with the end of the connection."""
+        for subscription in self._by_id.values():
+            subscription.unacked.clear()
+
     def _deliver(self, subscription: Subscription, consumer: Consumer) -> None:
         messages, consumer.inbox = consumer.inbox, []
         if messages:

@@ -64,6 +64,10 @@ class WebSocket(StreamConnection):
         elif message.opcode == CLOSE:
             self._say_end(answer_to_close(message.payload))
 
+    def _leave(self) -> None:
+        super()._leave()
+        self._reader.forget()
+
     def _say_end(self, frame: bytes) -> None:
         if self._is_over or self._transport.is_closing():
             return

@@ -81,6 +81,10 @@ class Reader:
             self._wanted -= at
         return messages
 
+    def forget(self) -> None:
+        """Forget what has come of a message, with the end of the connection."""
+        self._pieces, self._fragments = [], bytearray()
+
     def _read(self, data: bytes, messages: list[Message]) -> int:
         """Append what is whole; returns where the frame begins that is not, and sets how far the data must reach."""
         size, at = len(data), 0
