@@ -237,7 +237,9 @@ class HttpConnection(asyncio.Protocol, Timed):
         if is_over or self._transport.is_closing():
             self._transport.close()
             return
-        self._write(h11.InformationalResponse(status_code=101, headers=[*switch.headers, *_ALWAYS]))
+        status = HTTPStatus.SWITCHING_PROTOCOLS
+        headers = [*switch.headers, *_ALWAYS]
+        self._write(h11.InformationalResponse(status_code=status, headers=headers, reason=status.phrase))
         self._leave()
         if self._is_paused:
             self._transport.resume_reading()
