@@ -9,11 +9,11 @@ SETUP_DEPENDS := pyproject.toml constraints.txt scripts/setup scripts/find-pytho
 	tests/interop/package.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve demo test quick lint types format bench build clean
+.PHONY: help setup serve demo pipeline-demo test quick lint types format bench build clean
 .NOTPARALLEL:
 
 help:  ## list these verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .venv/ready-to-serve: $(SETUP_DEPENDS)
 	@scripts/setup serve
@@ -28,6 +28,9 @@ serve: .venv/ready-to-serve  ## start the broker, until Ctrl-C (make serve ARGS=
 
 demo: .venv/ready-to-serve  ## see the embedded broker at work, step by step
 	@$(BIN)/python -m penstock.demo $(ARGS)
+
+pipeline-demo: .venv/ready-to-test  ## let traffic flow through a broker for a minute, and see the pipeline's report
+	@$(BIN)/python -m penstock.pipeline.jobs.demo $(ARGS)
 
 test: lint types  ## check everything, then run the whole test suite (make test ARGS="-k words" for a part)
 	@$(BIN)/python -m pytest $(ARGS)

@@ -207,5 +207,5 @@ def seconds(value: float) -> str:
 
 
 def _unit_of(value: float) -> tuple[str, float]:
-    units = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
-    return next(((unit, length) for unit, length in units.items() if value >= length), ("ms", 1e-3))
+    units = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3}
+    return next(((unit, length) for unit, length in units.items() if value >= length), ("µs", 1e-6))
