@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.access import Access, Action
 from penstock.model.errors import PenstockError, PermissionDenied
+from penstock.protocols.native import publishing
 from penstock.store.journal.journal import Journal
 from tests.broker.stores import HeldStore
 from tests.protocols.native.peers import CARRIERS, Native, World
@@ -432,3 +433,15 @@ async def test_what_a_session_remembers_of_names_is_bounded(world: World) -> Non
     assert len(peer.messages()) == 2500
     known, consuming = peer.session._peer, peer.session._consuming
     assert max(map(len, (known.targets, known.consumable, consuming._selections))) <= 1000
+
+
+async def test_what_is_named_again_and_again_is_remembered_once(world: World) -> None:
+    """A request may have room for millions of names; what is kept of it has room for those that there are."""
+    peer = world.native()
+    known = len(publishing._STAGES)
+    for number in range(1, 50):
+        peer.tell("post", queue="a", message="x", label=number, notify=["write", "retry"] * number)
+        peer.tell("pop", queue="a", tags=["eu", "us"] * number)
+    await world.quiet()
+    assert len(peer.session._consuming._selections) == 1
+    assert len(publishing._STAGES) <= known + 1
