@@ -115,6 +115,17 @@ def test_a_long_head_is_read_as_soon_as_it_ends(end: bytes) -> None:
     assert "1001" in str(stream.error)
 
 
+def test_long_names_are_understood_and_not_learned() -> None:
+    """Learning a head of 100 KiB would keep everybody waiting for a tenth of a second."""
+    stream = Parser(FrameLimits())
+    names = [b"%02d" % number * 500 for number in range(10)]
+    sent = b"SEND\n" + b"".join(name + b":1\n" for name in names) + b"\n\0"
+    assert stream.feed(sent + sent) == [(b"SEND", dict.fromkeys(names, b"1"), b"")] * 2
+    assert not stream._shapes
+    assert stream.feed(b"ACK\nid:1\n\n\0")
+    assert stream._shapes
+
+
 def test_one_carriage_return_belongs_to_a_line_end() -> None:
     """A second one belongs to the line."""
     assert parser().feed(b"SEND\nx:1\r\r\n\r\n\0SEND\nx:1\r\r\n\n\0") == [(b"SEND", {b"x": b"1\r"}, b"")] * 2

@@ -33,6 +33,7 @@ _CONTENT_LENGTH_DIGITS_MAX = 12
 _LEARNED_COMMANDS = frozenset({b"SEND", b"ACK", b"NACK"})
 SHAPES_MAX = 8
 _SHAPE_HEADERS_MAX = 16
+_SHAPE_NAMES_BYTES_MAX = 1024  # learning takes 1 ms for a KiB of names, and remembering ten times their size
 
 #: A head that is no longer than this is looked at whenever something of it has come: what is no STOMP shows early.
 _SHORT_HEAD = 256
@@ -236,8 +237,11 @@ class Parser:
 
     def _learn(self, command: bytes, lines: list[bytes], count: int) -> None:
         """Take on the shape of a frame, unless it is an odd one or there are many already."""
-        if count == len(lines) - 1 <= _SHAPE_HEADERS_MAX and len(self._shapes) < SHAPES_MAX:
-            shape = shape_of(command, tuple([line[: line.index(b":")] for line in lines[1:]]))
+        if count != len(lines) - 1 or count > _SHAPE_HEADERS_MAX or len(self._shapes) >= SHAPES_MAX:
+            return
+        names = tuple([line[: line.index(b":")] for line in lines[1:]])
+        if sum(map(len, names)) <= _SHAPE_NAMES_BYTES_MAX:
+            shape = shape_of(command, names)
             if shape not in self._shapes:
                 self._shapes.append(shape)
 
