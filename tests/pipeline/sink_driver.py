@@ -1,9 +1,10 @@
 """A driver of its own for the tests of the sink, which can be killed.
 
-    python sink_driver.py stream|retry URL DIRECTORY MASTER
+    python sink_driver.py stream|retry|archive URL DIRECTORY MASTER
 
 `stream` publishes the lines of the files in DIRECTORY/input, a micro-batch for each, from the checkpoint beside them.
 `retry` writes 1,000 numbers once, in tasks that fail after half of their rows and give them in another order then.
+`archive` writes the positions of all records of the log to DIRECTORY/positions.
 """
 
 import sys
@@ -46,6 +47,12 @@ def retry(spark: SparkSession, url: str) -> None:
     rows.write.format("penstock").option("url", url).option("queue", QUEUE).mode("append").save()
 
 
+def archive(spark: SparkSession, url: str, directory: Path) -> None:
+    """Write down what is in the log."""
+    rows = spark.read.format("penstock").option("url", url).load()
+    rows.selectExpr("cast(position as string)").write.text(str(directory / "positions"))
+
+
 def main(what: str, url: str, directory: str, master: str) -> None:
     """Start Spark, and do it."""
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
@@ -53,8 +60,10 @@ def main(what: str, url: str, directory: str, master: str) -> None:
     register(spark)
     if what == "stream":
         stream(spark, url, Path(directory))
-    else:
+    elif what == "retry":
         retry(spark, url)
+    else:
+        archive(spark, url, Path(directory))
     spark.stop()
 
 

@@ -4,6 +4,7 @@ The columns of a batch lie in the journal as Arrow wants them, so that most of t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -81,6 +82,11 @@ class Records:
         self._attributes = b"".join([batch.attributes for batch in batches])
         #: The different attributes that there are, and which of them each record has; 0 is none.
         self.unique, self.shared = self._unpacked()
+
+    @cached_property
+    def unique_cursors(self) -> tuple[Integers, Integers]:
+        """Return the different cursors, and which of them each record has."""
+        return np.unique(self.cursors, return_inverse=True)
 
     def of_kind(self, *kinds: Kind) -> list[int]:
         """Return the places of the records of these kinds."""
@@ -218,10 +224,10 @@ _BUILDERS: dict[str, Builder] = {
     "position": lambda records, _: pa.array(records.positions),
     "kind": lambda records, _: _KIND_NAMES.take(pa.array(records.kinds)),
     "time": lambda records, _: _timestamps(records.times),
-    "channel_type": lambda records, names: names.column("channel_type", records.cursors),
-    "channel": lambda records, names: names.column("channel", records.cursors),
-    "tags": lambda records, names: names.column("tags", records.cursors),
-    "subscriber": lambda records, names: names.column("subscriber", records.cursors),
+    "channel_type": lambda records, names: names.column("channel_type", records),
+    "channel": lambda records, names: names.column("channel", records),
+    "tags": lambda records, names: names.column("tags", records),
+    "subscriber": lambda records, names: names.column("subscriber", records),
     "sequence": lambda records, _: _where(records.subjects, _OF_A_MESSAGE[records.kinds], pa.int64()),
     "client": lambda records, names: names.client_column(records.clients),
     "attempt": _attempt,

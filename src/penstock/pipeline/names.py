@@ -38,7 +38,7 @@ class NameBook:
         for place in records.of_kind(Kind.CLIENT):
             self._clients[int(records.clients[place])] = records.attributes(place)[Attribute.ID].hex()
         topics = [int(records.numbers[place]) for place in records.of_kind(Kind.SUBSCRIBER)]
-        cursors = _missing(self.cursors, [*np.unique(records.cursors).tolist(), *topics])
+        cursors = _missing(self.cursors, [*records.unique_cursors[0].tolist(), *topics])
         clients = _missing(self._clients, np.unique(records.clients).tolist())
         if not cursors and not clients:
             return
@@ -52,9 +52,9 @@ class NameBook:
         for number in _missing(self._clients, clients):
             self._clients[number] = f"#{number}"
 
-    def column(self, field: str, numbers: NDArray[np.int64]) -> pa.Array:
-        """Return a part of the names of these cursors."""
-        unique, places = np.unique(numbers, return_inverse=True)
+    def column(self, field: str, records: "Records") -> pa.Array:
+        """Return a part of the names of the cursors of records."""
+        unique, places = records.unique_cursors
         values = [getattr(self.cursors[number], field) for number in unique.tolist()]
         return pa.array(values, type=_TYPES[field]).take(pa.array(places))
 

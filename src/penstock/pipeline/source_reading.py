@@ -142,7 +142,7 @@ class StretchReader:
             yield self._decoder.decode(records).filter(pa.array(wanted))
 
     def _of_channels(self, records: Records) -> NDArray[np.bool_]:
-        numbers, places = np.unique(records.cursors, return_inverse=True)
+        numbers, places = records.unique_cursors
         fits = np.array([self._fits(number) for number in numbers.tolist()], dtype=np.bool_)
         return np.asarray(fits[places], dtype=np.bool_)
 
