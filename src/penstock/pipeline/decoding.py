@@ -25,6 +25,7 @@ Mask = NDArray[np.bool_]
 
 _MICROSECONDS = 1_000_000
 _LOW = 2**32 - 1
+_COUNTED_MAX = 2**20
 _FIXED = {
     "positions": np.uint64, "times": np.float64, "subjects": np.uint64, "numbers": np.uint64, "cursors": np.uint32,
     "clients": np.uint32, "attribute_lengths": np.uint32, "body_lengths": np.uint32, "kinds": np.uint8,
@@ -71,6 +72,7 @@ class Records:
         self.count = sum(batch.count for batch in batches)
         self._columns = {name: _joined(batches, name) for name in _FIXED}
         self.kinds = self._columns["kinds"]
+        self._kind_counts = np.bincount(self.kinds, minlength=256)
         self.positions = self._integers("positions")
         self.subjects = self._integers("subjects")
         self.numbers = self._integers("numbers")
@@ -86,10 +88,17 @@ class Records:
     @cached_property
     def unique_cursors(self) -> tuple[Integers, Integers]:
         """Return the different cursors, and which of them each record has."""
-        return np.unique(self.cursors, return_inverse=True)
+        return _distinct(self.cursors)
+
+    @cached_property
+    def unique_clients(self) -> tuple[Integers, Integers]:
+        """Return the different clients, and which of them each record has."""
+        return _distinct(self.clients)
 
     def of_kind(self, *kinds: Kind) -> list[int]:
         """Return the places of the records of these kinds."""
+        if not self._kind_counts[list(kinds)].any():
+            return []
         return np.flatnonzero(_kinds(*kinds)[self.kinds]).tolist()
 
     def attributes(self, place: int) -> dict[int, Any]:
@@ -120,6 +129,16 @@ class Records:
             found.append(number)
         shared[places] = found
         return unique, shared
+
+
+def _distinct(numbers: Integers) -> tuple[Integers, Integers]:
+    """Return the different numbers, and which of them stands at each place; counting small ones is quicker than sorting."""
+    if numbers.max() >= _COUNTED_MAX:
+        return np.unique(numbers, return_inverse=True)
+    counts = np.bincount(numbers)
+    unique = np.flatnonzero(counts)
+    counts[unique] = np.arange(len(unique))
+    return unique, counts[numbers]
 
 
 def _joined(batches: Iterable[Columns], name: str) -> NDArray[Any]:
@@ -229,7 +248,7 @@ _BUILDERS: dict[str, Builder] = {
     "tags": lambda records, names: names.column("tags", records),
     "subscriber": lambda records, names: names.column("subscriber", records),
     "sequence": lambda records, _: _where(records.subjects, _OF_A_MESSAGE[records.kinds], pa.int64()),
-    "client": lambda records, names: names.client_column(records.clients),
+    "client": lambda records, names: names.client_column(records),
     "attempt": _attempt,
     "message_id": lambda records, _: _where(records.numbers >> 32, _ASSIGNED[records.kinds], pa.int64()),
     "priority": lambda records, _: _where(records.numbers, _PUBLISHED[records.kinds], pa.int64()),

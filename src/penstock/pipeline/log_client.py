@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from penstock.pipeline.broker_client import Answer, BrokerClient
 
 #: Bytes of the log that one request asks for; they are in memory as a whole on both sides.
-READ_BYTES = 4 * 2**20
+READ_BYTES = 2 * 2**20
 
 
 @dataclass(slots=True, frozen=True)

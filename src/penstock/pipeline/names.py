@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.model.records import Attribute, Kind
 from penstock.pipeline.log_client import Names
@@ -39,7 +37,7 @@ class NameBook:
             self._clients[int(records.clients[place])] = records.attributes(place)[Attribute.ID].hex()
         topics = [int(records.numbers[place]) for place in records.of_kind(Kind.SUBSCRIBER)]
         cursors = _missing(self.cursors, [*records.unique_cursors[0].tolist(), *topics])
-        clients = _missing(self._clients, np.unique(records.clients).tolist())
+        clients = _missing(self._clients, records.unique_clients[0].tolist())
         if not cursors and not clients:
             return
         told = self._ask(cursors, clients)
@@ -58,9 +56,9 @@ class NameBook:
         values = [getattr(self.cursors[number], field) for number in unique.tolist()]
         return pa.array(values, type=_TYPES[field]).take(pa.array(places))
 
-    def client_column(self, numbers: NDArray[np.int64]) -> pa.Array:
-        """Return the ids of these clients."""
-        unique, places = np.unique(numbers, return_inverse=True)
+    def client_column(self, records: "Records") -> pa.Array:
+        """Return the ids of the clients of records."""
+        unique, places = records.unique_clients
         values = [self._clients[number] for number in unique.tolist()]
         return pa.array(values, type=pa.string()).take(pa.array(places))
 
