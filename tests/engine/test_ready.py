@@ -81,6 +81,18 @@ def test_what_is_deep_stays_in_the_store(monkeypatch: pytest.MonkeyPatch) -> Non
     assert order.recalled == [2, 2, 1, 1]
 
 
+@pytest.mark.parametrize(("size", "at_once"), [(1, 10), (3, 3), (50, 1)])
+def test_as_many_are_recalled_as_may_be_in_memory(monkeypatch: pytest.MonkeyPatch, size: int, at_once: int) -> None:
+    """By the size of those before; the first few are looked at for that. Whoever looks for some reads no more at a time."""
+    monkeypatch.setattr(ready_module, "HEAD_BYTES", 10)
+    for take in (Order.drain, lambda order: [entry[3] for entry in order.ready.entries()]):
+        order = Order(recalls=True)
+        order.push(*range(1, 41), size=size)
+        assert take(order) == list(range(1, 41))
+        assert order.recalled[0] == ready_module.FIRST_RECALL_RECORDS
+        assert set(order.recalled[1:-1]) == {at_once}
+
+
 def test_withdrawn_ones_are_passed_over(order: Order) -> None:
     """What was withdrawn, in memory or not, does not go out, is not found, and is forgotten."""
     order.push(*range(1, 13))

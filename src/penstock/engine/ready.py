@@ -26,6 +26,7 @@ Passed: TypeAlias = dict[int, tuple[int, int]]
 HEAD_RECORDS = 1024  # records in memory per priority of a queue; what comes later waits as a sequence
 HEAD_BYTES = 4 * 2**20  # and their bodies' bytes
 RECALL_RECORDS = 256  # recalled at a time: one read of the store serves many messages, and memory stays small
+FIRST_RECALL_RECORDS = 4  # when nobody knows yet how large they are
 SCAN_RECORDS = 1000  # looked at for a selector before others get their turn
 PASSED_STALE_MIN = 64  # priorities without messages that are not worth forgetting
 TOMBSTONES_MIN = 1024  # entries withdrawn from the middle that are not worth a rebuild
@@ -36,7 +37,7 @@ _DRAINED_MIN = 8192  # sequences taken from the front of an array before it is s
 class Lane:
     """The waiting messages of one priority."""
 
-    __slots__ = ("bytes", "changed", "drained", "head", "priority", "returned", "tail")
+    __slots__ = ("bytes", "changed", "drained", "head", "priority", "recalls", "returned", "tail")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -45,6 +46,8 @@ class Lane:
         #: Sequences behind head; the first `drained` of them have been taken already.
         self.tail: array[int] = array("Q")
         self.drained = 0
+        #: How many may be recalled at a time, if those to come are as large as the last.
+        self.recalls = FIRST_RECALL_RECORDS
         #: Heap of (place, sequence, id of the object, message); one sequence may stand there again after a stale entry.
         self.returned: list[tuple[int, int, int, Message]] = []
         self.changed = 0  # counts up when something is added to `returned`
@@ -60,6 +63,13 @@ class Lane:
             del self.tail[: self.drained]
             self.drained = 0
         return taken
+
+    def note_size(self, records: list[Record]) -> int:
+        """Return the bytes of the bodies of recalled records, and recall as many next time as head may have bytes."""
+        size = sum([len(record[7]) for record in records])
+        if records:
+            self.recalls = HEAD_BYTES * len(records) // (size or 1) or 1
+        return size
 
     def fresh_sequences(self) -> "array[int]":
         """Return the sequences of all records, in memory or not, withdrawn ones included."""
@@ -322,8 +332,13 @@ class ReadyOrder:
             if record[3] not in self._withdrawn:
                 yield record
         tail = lane.tail
-        for start in range(bisect_left(tail, first, lane.drained), len(tail), RECALL_RECORDS):
-            yield from self._recalled(tail[start : start + RECALL_RECORDS])
+        start = bisect_left(tail, first, lane.drained)
+        while start < len(tail):
+            end = start + min(lane.recalls, RECALL_RECORDS)
+            records = self._recalled(tail[start:end])
+            lane.note_size(records)
+            yield from records
+            start = end
 
     def _recalled(self, sequences: "array[int]") -> list[Record]:
         assert self._recall is not None  # noqa: S101  # only with it is anything put into a tail
@@ -333,12 +348,12 @@ class ReadyOrder:
 
     def _refill(self, lane: Lane) -> None:
         while lane.tail and not lane.head:
-            taken = lane.take_tail(RECALL_RECORDS)
+            taken = lane.take_tail(min(lane.recalls, RECALL_RECORDS))
             records = self._recalled(taken)
             if self._withdrawn:
                 self._withdrawn.difference_update(taken)
             lane.head.extend(records)
-            lane.bytes = sum([len(record[7]) for record in records])
+            lane.bytes = lane.note_size(records)
 
     def _add_lane(self, priority: int) -> Lane:
         lane = self._lanes[priority] = Lane(priority)
