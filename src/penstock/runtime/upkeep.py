@@ -90,6 +90,7 @@ class Upkeep:
         """Write the present state to a file, while everything goes on; returns the size of the file."""
         runtime = self._runtime
         async with self._busy:
+            await runtime.writing.idle()  # its stages are not in the backup
             position, state = runtime.engine.effects.position, self._state()
             live = [array("Q", sequences) for sequences in runtime.engine.live()]
             with runtime.all_kept():

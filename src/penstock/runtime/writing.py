@@ -64,6 +64,11 @@ class Writing:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.staging.close()
 
+    async def idle(self) -> None:
+        """Wait for a moment in which nothing that was decided is left to be published."""
+        while self._running:
+            await asyncio.wait(self._running.values())
+
     async def check(self, stage: str, access: Access) -> int:
         """Raise if a row of a stage would be refused; returns how many there are."""
         staged = await asyncio.to_thread(self._read, stage)

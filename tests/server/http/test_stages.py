@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from penstock import Broker, sync
 from penstock.engine.writes import Write
-from penstock.model.access import Action
+from penstock.model.access import Access, Action
 from penstock.model.errors import BadRequest, NoObject, PenstockError, PermissionDenied, QueueFull, TooLarge
 from penstock.model.staged import StagedRow
 from penstock.pipeline.broker_client import BrokerClient
@@ -258,6 +258,24 @@ async def test_the_next_broker_goes_on_where_the_last_one_stopped(tmp_path: Path
         assert await broker.pop("q") is None
         assert broker._runtime.engine.writes.by_query["query"].is_done
     assert not list((data / "stages").iterdir())
+
+
+async def test_a_backup_has_batches_whole(tmp_path: Path) -> None:
+    """It waits for what was decided, whose stages it does not have."""
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    rows = rows_of("q", 5000)
+    async with Broker.open(data) as broker:
+        stage_by_hand(data, "stage", rows)
+        write = Write("query", 7, ["stage"], len(rows), is_stream=True)
+        committing = asyncio.create_task(broker._runtime.writing.commit(write, Access.to_all("")))
+        while not broker._runtime.engine.writes.by_query:  # noqa: ASYNC110  # a turn of the loop at a time
+            await asyncio.sleep(0)
+        await broker.backup(backup)
+        await committing
+
+    async with Broker.open(tmp_path / "again", restore=backup) as again:
+        assert (await again.status("q"))["ready"] == 5000
+        assert again._runtime.engine.writes.unfinished() == []
 
 
 def stage_by_hand(data: Path, name: str, rows: list[StagedRow]) -> None:
