@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.engine.consumers import Consumer
+from penstock.engine.consumers import HANDED_BYTES_MAX, Consumer
 from penstock.engine.selection import Selection
 from tests.engine.rig import Rig, key
 
@@ -36,6 +36,23 @@ class TestCredit:
 
         rig.finish(first)
         assert rig.bodies(consumer) == [b"3"]
+
+    @pytest.mark.parametrize("settles", [False, True])
+    def test_large_messages_are_handed_out_little_by_little(self, rig: Rig, settles: bool) -> None:
+        """Whatever its credit is: meanwhile its peer shows whether it reads, and one that does not is held."""
+        consumer = rig.subscribe(credit=100, settles=settles)
+        publish(rig, *[bytes(HANDED_BYTES_MAX // 2)] * 7)
+        assert rig.engine.dispatch(rig.now, 100)
+        assert len(consumer.inbox) == 2
+
+        assert rig.engine.dispatch(rig.now, 100)
+        assert len(consumer.inbox) == 4
+        consumer.hold()
+        assert not rig.engine.dispatch(rig.now, 100)
+        assert len(consumer.inbox) == 4
+
+        consumer.let_go(rig.engine.effects)
+        assert len(rig.receive(consumer)) == 7
 
     @pytest.mark.parametrize("end", ["finish", "fail", "release", "reject", "expire"])
     def test_every_outcome_gives_credit_back(self, rig: Rig, end: str) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: As a consumer's timeout: the lease that each queue gives.
 OWN_LEASE = -1.0
+#: Bodies handed to a consumer before its peer shows that it reads; those of the second size or less are not counted, since
+#: all that is handed out at a time of these is not much more.
+HANDED_BYTES_MAX, _SMALL_BYTES = 2**20, 4096
 _CHOICES = 8  # consumers compared for the least loaded; more would cost more than the fairness is worth
 
 
@@ -193,13 +196,25 @@ class Consumer:
 class Dispatcher:
     """Hands out what waits to whom it is due."""
 
-    __slots__ = ("_effects",)
+    __slots__ = ("_effects", "_filled", "_handed")
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
+        #: Bytes of large bodies handed to each consumer in this run, and who takes no more in it.
+        self._handed: dict[Consumer, int] = {}
+        self._filled: list[Consumer] = []
 
     def run(self, now: float, limit: int) -> bool:
         """Hand out up to about `limit` messages; returns whether there is more to hand out."""
+        self._hand_out(now, limit)
+        effects = self._effects
+        if self._handed:
+            effects.hungry.update(dict.fromkeys(self._filled))
+            self._handed.clear()
+            self._filled.clear()
+        return bool(effects.hungry or effects.dirty)
+
+    def _hand_out(self, now: float, limit: int) -> None:
         effects = self._effects
         while (effects.hungry or effects.dirty) and limit > 0:
             # Listed first: taking the first of a dict again and again passes over all that went before, each time.
@@ -213,7 +228,6 @@ class Dispatcher:
                     break
                 effects.dirty.pop(cursor, None)
                 limit -= self._serve(cursor, now, limit)
-        return bool(effects.hungry or effects.dirty)
 
     def take_for(self, consumer: Consumer, now: float) -> Message | None:
         """Assign to a consumer the message that it should have next, of all its cursors."""
@@ -297,6 +311,15 @@ class Dispatcher:
                 consumer.pause()
         if consumer.once:
             consumer.close(now)
+        elif len(message.record[7]) > _SMALL_BYTES:
+            self._count(consumer, len(message.record[7]))
+
+    def _count(self, consumer: Consumer, size: int) -> None:
+        """Let a consumer that was handed much take no more in this run: meanwhile it shows whether its peer reads."""
+        handed = self._handed[consumer] = self._handed.get(consumer, 0) + size
+        if handed >= HANDED_BYTES_MAX and not consumer.is_paused:
+            consumer.pause()
+            self._filled.append(consumer)
 
 
 def ignore(consumer: Consumer) -> None:
