@@ -318,6 +318,9 @@ async def test_a_durable_subscriber_is_promised_before_its_first_message(held_wo
     store.hold()
     await peer.say("subscribe", topic="t", durable="d", label=1)
     await peer.say("post", topic="t", message="x")
+    peer.session.hold_back()
+    peer.session.go_on()
+    await held_world.quiet()
     assert peer.answers == []
     store.let_go()
     await peer.until(lambda: len(peer.answers) == 2)

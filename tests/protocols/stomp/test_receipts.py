@@ -109,8 +109,10 @@ async def test_a_new_durable_subscriber_gets_nothing_before_its_receipt(held_wor
     for ident in ("reads", "does not read"):
         store.hold()
         await peer.take_from("/topic/t", "durable:true", "from-seq:0", "receipt:r", ident=ident, ack="auto")
-        if ident != "reads":
-            peer.session.hold_back()
+        peer.session.hold_back()
+        if ident == "reads":
+            peer.session.go_on()
+        await held_world.quiet()
         assert peer.frames == []
         store.let_go()
         await peer.receipt("r")

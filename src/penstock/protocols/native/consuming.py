@@ -27,7 +27,7 @@ SELECTIONS_MAX = 1000
 class Consuming:
     """See the module."""
 
-    __slots__ = ("_is_held", "_peer", "_selections", "_subscriptions", "_waits", "_wake")
+    __slots__ = ("_beginning", "_is_held", "_peer", "_selections", "_subscriptions", "_waits", "_wake")
 
     def __init__(self, peer: Peer, wake: Callable[[float], None]) -> None:
         self._peer = peer
@@ -37,6 +37,8 @@ class Consuming:
         self._waits: dict[Consumer, float] = {}
         #: By the label of the request.
         self._subscriptions: dict[int | None, Consumer] = {}
+        #: Those of new durable subscribers whose answer has to go out first.
+        self._beginning: set[Consumer] = set()
         self._is_held = False
         #: By name, tags and match.
         self._selections: dict[tuple[str, frozenset[str] | None, str], Selection] = {}
@@ -149,6 +151,7 @@ class Consuming:
             peer.answers.confirm(label)
         else:
             consumer.hold()
+            self._beginning.add(consumer)
             peer.port.after(Level.SYNC, partial(self._begin, consumer))
 
     def _take_from_queues(self, consumer: Consumer, request: Subscribe) -> None:
@@ -178,6 +181,7 @@ class Consuming:
 
     def _begin(self, consumer: Consumer) -> None:
         """Tell a durable subscriber that it is one, and hand out to it from then on."""
+        self._beginning.discard(consumer)
         self._peer.answers.confirm(consumer.label)
         self._peer.answers.send_out()
         if not self._is_held:
@@ -231,8 +235,9 @@ class Consuming:
     def let_go(self) -> None:
         """Hand out again."""
         self._is_held = False
-        for consumer in list(self._peer.client.consumers):
-            consumer.let_go(self._peer.engine.effects)
+        for consumer in self._peer.client.consumers:
+            if consumer not in self._beginning:
+                consumer.let_go(self._peer.engine.effects)
 
     def give_back_unsent(self, now: float) -> None:
         """Let wait again what was assigned and not sent yet: it did not fail."""

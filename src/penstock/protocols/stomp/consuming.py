@@ -30,8 +30,8 @@ class Subscriptions:
     """See the module."""
 
     __slots__ = (
-        "_browsers", "_by_id", "_carrier", "_client", "_engine", "_fail", "_is_held", "_numbers", "_port", "_shared",
-        "_version", "individual",
+        "_beginning", "_browsers", "_by_id", "_carrier", "_client", "_engine", "_fail", "_is_held", "_numbers", "_port",
+        "_shared", "_version", "individual",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,8 @@ class Subscriptions:
         self._fail = fail
         self._by_id: dict[bytes, Subscription] = {}
         self._browsers: dict[bytes, tuple[Subscription, Browser, str]] = {}
+        #: Those of new durable subscribers whose RECEIPT has to go out first.
+        self._beginning: set[Consumer] = set()
         self._shared = Unacked()
         #: What is unacknowledged of subscriptions that acknowledge one by one, by the name that STOMP 1.2 gives it.
         self.individual = self._shared.messages
@@ -106,6 +108,7 @@ class Subscriptions:
         """Hand nothing out to a new durable subscriber until its RECEIPT may go out before the first message."""
         consumer = subscription.consumer
         consumer.hold()
+        self._beginning.add(consumer)
         self._port.after(Level.SYNC, partial(self._begin, consumer))
 
     def unsubscribe(self, ident: bytes | None, headers: Texts, access: Access, client_id: str) -> None:
@@ -152,7 +155,8 @@ class Subscriptions:
         """Hand out again."""
         self._is_held = False
         for subscription in self._by_id.values():
-            subscription.consumer.let_go(self._engine.effects)
+            if subscription.consumer not in self._beginning:
+                subscription.consumer.let_go(self._engine.effects)
         if self._browsers:
             self._carrier.turn_at_once()
 
@@ -244,6 +248,7 @@ class Subscriptions:
         self._carrier.turn_at_once()
 
     def _begin(self, consumer: Consumer) -> None:
+        self._beginning.discard(consumer)
         if not self._is_held:
             consumer.let_go(self._engine.effects)
             self._port.touch()
