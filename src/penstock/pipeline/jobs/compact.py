@@ -8,7 +8,7 @@ from penstock.model.errors import Unavailable
 from penstock.pipeline.tables.lake import Lake, LakeChanged
 from penstock.pipeline.tables.refresh import ROWS_PER_FILE, gathered
 from penstock.pipeline.tables.schemas import TABLES
-from penstock.pipeline.tables.stretches import name_files
+from penstock.pipeline.tables.stretches import name_events, name_files, spans_of
 
 Tell = Callable[[str], None]
 #: What a file is to have at most: large enough for a scan to be quick, small enough for a task's memory.
@@ -86,6 +86,8 @@ def _rewrite(lake: Lake, table: str, files: dict[str, int]) -> int:
         raise Unavailable(f"rows of {table} got lost while they were rewritten; nothing was changed", key="lake")
     if table == "messages":
         name_files(staging, paths)
+    if table == "events":
+        name_events(staging, paths, spans_of(files))
     staging.replace(files)
     staging.commit({}, 0)
     return len(paths)

@@ -14,7 +14,7 @@ from penstock.model.errors import PenstockError, Unavailable
 from penstock.pipeline.jobs.session import sentence_of
 from penstock.pipeline.log_client import LogClient
 from penstock.pipeline.source import register
-from penstock.pipeline.tables.lake import CHECKPOINT, Commit, Lake, LakeChanged
+from penstock.pipeline.tables.lake import CHECKPOINT, COMMITS_KEPT, Commit, Lake, LakeChanged
 from penstock.pipeline.tables.refresh import take_in
 
 Tell = Callable[[str], None]
@@ -78,6 +78,8 @@ class Batches:
             self.failure = error
             raise
         if commit is not None:
+            if commit.number % COMMITS_KEPT == 0:
+                self.lake.tidy()
             self.rows += commit.rows
             position, end = max(commit.progress.values()), self._log.extent().end - 1
             self._tell(
@@ -87,6 +89,7 @@ class Batches:
     def _taken(self, batch: DataFrame) -> Commit | None:
         """Take it in; once more if `compact` has changed the lake, or taken files away that were being read."""
         for _ in range(_ATTEMPTS - 1):
+            self.lake.refresh()
             number = self.lake.last.number
             try:
                 return take_in(self.lake, batch)
@@ -98,7 +101,10 @@ class Batches:
 
 
 def _wait(query: StreamingQuery) -> None:
-    """Wait until a query has ended, by itself or by SIGTERM or Ctrl-C; what it has not committed comes again."""
+    """Wait until a query has ended, by itself or by SIGTERM or Ctrl-C.
+
+    The batch under way is ended first; a second signal does not wait for it, and then it comes again with the next run.
+    """
     signals: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
@@ -107,7 +113,7 @@ def _wait(query: StreamingQuery) -> None:
     before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
-            if signals:
+            if len(signals) > 1 or (signals and not query.status["isTriggerActive"]):
                 query.stop()
     finally:
         for number, handler in before.items():

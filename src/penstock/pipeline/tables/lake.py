@@ -25,7 +25,7 @@ from penstock.pipeline.tables.schemas import TABLES
 CHECKPOINT = "_checkpoint"
 _COMMITS, _STAGING = "_commits", "_staging"
 #: Commits are kept for a person who wants to know what happened; the last one alone matters.
-_COMMITS_KEPT = 100
+COMMITS_KEPT = 100
 #: What was staged so long ago was staged by somebody who died.
 _STAGING_AGE_SECONDS = 86400.0
 
@@ -92,7 +92,7 @@ class Lake:
 
     def tidy(self) -> None:
         """Remove old commits, and what was staged by those who died."""
-        for name in self.files.names(_COMMITS)[:-_COMMITS_KEPT]:
+        for name in self.files.names(_COMMITS)[:-COMMITS_KEPT]:
             self.files.remove(f"{_COMMITS}/{name}")
         for name in self.files.names(_STAGING):
             if self.files.age_seconds(f"{_STAGING}/{name}") > _STAGING_AGE_SECONDS:

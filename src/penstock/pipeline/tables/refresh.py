@@ -12,7 +12,7 @@ from penstock.pipeline.tables.lake import Commit, Lake, Staging
 from penstock.pipeline.tables.messages import messages
 from penstock.pipeline.tables.minutes import queue_minutes
 from penstock.pipeline.tables.schemas import PLACE
-from penstock.pipeline.tables.stretches import name_files, touched
+from penstock.pipeline.tables.stretches import Span, name_events, name_files, touched, within
 
 #: Rows of a file: few enough that one late outcome does not rewrite much, enough that there are not too many files.
 ROWS_PER_FILE = 250_000
@@ -27,6 +27,8 @@ class Stretch:
     rows: int
     since: int
     until: int
+    #: When the records of each directory of `events` were.
+    spans: dict[str, Span]
     #: Folders of records of channels; days and folders of those that tell of dead letters.
     folders: list[str]
     graves: list[tuple[str, str]]
@@ -45,12 +47,13 @@ def take_in(lake: Lake, log: DataFrame) -> Commit | None:
     So a log that is told again, because nobody learned of the commit or a checkpoint was lost, brings nothing twice.
     """
     staging = lake.begin()
-    staging.write("events", events(_unknown(lake, log)))
+    paths = staging.write("events", events(_unknown(lake, log)))
     new = staging.read("events")
     stretch = _stretch_of(new)
     if not stretch.rows:
         staging.drop()
         return None
+    name_events(staging, paths, stretch.spans)
     if stretch.folders:
         minutes = _whole_minutes(lake, stretch).unionByName(new)
         rows = _stage_messages(lake, staging, new, minutes)
@@ -82,13 +85,18 @@ def _stretch_of(new: DataFrame) -> Stretch:
     )
     found = parts.collect()
     progress: dict[str, int] = {}
+    spans: dict[str, Span] = {}
     for part in found:
-        progress[str(part["shard"])] = max(part["last"], progress.get(str(part["shard"]), 0))
+        shard, directory = str(part["shard"]), f"events/day={part['day']}/folder={part['folder']}"
+        progress[shard] = max(part["last"], progress.get(shard, 0))
+        since, until = spans.get(directory, (part["since"], part["until"]))
+        spans[directory] = min(since, part["since"]), max(until, part["until"])
     return Stretch(
         progress=progress,
         rows=sum(part["rows"] for part in found),
         since=min((part["since"] for part in found), default=0) // _MINUTE * _MINUTE,
         until=max((part["until"] for part in found), default=0) // _MINUTE * _MINUTE + _MINUTE,
+        spans=spans,
         folders=sorted({part["folder"] for part in found} - {NO_CHANNEL}),
         graves=sorted({(str(part["day"]), part["folder"]) for part in found if part["deaths"]}),
     )
@@ -97,7 +105,7 @@ def _stretch_of(new: DataFrame) -> Stretch:
 def _whole_minutes(lake: Lake, stretch: Stretch) -> DataFrame:
     """Return what the lake has of the minutes and channels of the stretch; the first minute began before it."""
     since, until = (F.timestamp_seconds(F.lit(seconds)) for seconds in (stretch.since, stretch.until))
-    log = lake.read("events", lake.paths("events", stretch.places))
+    log = lake.read("events", within(lake.paths("events", stretch.places), stretch.since, stretch.until))
     return log.where((F.col("time") >= since) & (F.col("time") < until))
 
 

@@ -1,13 +1,15 @@
-"""Which files of the table `messages` have which messages: their names tell it.
+"""What is in which file: the names of files tell it, so that a batch opens few of them, however many there are.
 
-    messages/day=2026-11-19/folder=orders/101-350-7-<commit>-0.parquet    sequences 101 to 350, 7 rows not settled
+    messages/day=2026-11-19/folder=orders/101-350-7-<commit>-0.parquet         sequences 101 to 350, 7 rows not settled
+    events/day=2026-11-19/folder=orders/1795082400-1795082459-<commit>-0.parquet    seconds from the first to the last
 
-So records about a few messages touch a few files, however many there are, and what ends all of a channel touches those
-alone in which something is not settled.
+Records about a few messages touch the files that have them, and what ends all of a channel touches those alone in which
+something is not settled. The minute in which a batch begins is in the last files of the batches before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
@@ -18,6 +20,8 @@ from penstock.pipeline.tables.lake import Lake, Staging
 from penstock.pipeline.tables.messages import ENDINGS, SINGLE
 
 _MESSAGES = "messages"
+#: The seconds since the epoch in which something happened first and last.
+Span: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,6 +79,35 @@ def name_files(staging: Staging, paths: Iterable[str]) -> None:
         directory, _, _ = path.rpartition("/")
         first, last, unsettled = ranges[_below_table(path)]
         staging.rename(path, f"{directory}/{first}-{last}-{unsettled}-{staging.name}-{place}.parquet")
+
+
+def name_events(staging: Staging, paths: Iterable[str], spans: Mapping[str, Span]) -> None:
+    """Give staged files of `events` the names that tell when their records were; `spans` has it by directory."""
+    for place, path in enumerate(paths):
+        directory, _, _ = path.rpartition("/")
+        since, until = spans[directory]
+        staging.rename(path, f"{directory}/{since}-{until}-{staging.name}-{place}.parquet")
+
+
+def spans_of(paths: Iterable[str]) -> dict[str, Span]:
+    """Return from when to when the records of each directory are, by the names of its files."""
+    spans: dict[str, Span] = {}
+    for path in paths:
+        directory, _, _ = path.rpartition("/")
+        since, until = _span_of(path)
+        first, last = spans.get(directory, (since, until))
+        spans[directory] = min(first, since), max(last, until)
+    return spans
+
+
+def within(paths: Iterable[str], since: int, until: int) -> list[str]:
+    """Return the files of `events` that may have records from `since` until `until`, exclusive."""
+    return [path for path in paths if _span_of(path)[0] < until and _span_of(path)[1] >= since]
+
+
+def _span_of(path: str) -> Span:
+    since, until, *_ = path.rpartition("/")[2].split("-")
+    return int(since), int(until)
 
 
 def _below_table(path: str) -> str:
