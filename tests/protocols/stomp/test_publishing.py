@@ -246,7 +246,8 @@ async def test_a_body_may_be_as_large_as_the_limit_and_no_larger() -> None:
     assert world.length("a") == 1
     peer.session.receive(b"SEND\ndestination:/queue/a\ncontent-length:1001\n\n")
     await world.quiet()
-    assert "1001" in peer.error().body.decode()
+    error = peer.error()
+    assert (error.headers["message"], "1001" in error.body.decode()) == ("TooLarge", True)
     await world.stop()
 
 

@@ -50,6 +50,14 @@ Frame: TypeAlias = tuple[bytes, dict[bytes, bytes], bytes]
 class FrameError(Exception):
     """The stream cannot be understood from here on; the text is fit for the peer."""
 
+    code = "BadRequest"
+
+
+class FrameTooLarge(FrameError):
+    """A limit was passed."""
+
+    code = "TooLarge"
+
 
 @dataclass(slots=True, frozen=True)
 class FrameLimits:
@@ -272,8 +280,8 @@ class Parser:
         self._wanted = FOR_NUL
         return SOMETHING_LEFT
 
-    def _too_large(self, what: str, size: int, limit: int) -> FrameError:
-        return FrameError(f"the {what} of the frame: {size} is more than the {limit} allowed")
+    def _too_large(self, what: str, size: int, limit: int) -> FrameTooLarge:
+        return FrameTooLarge(f"the {what} of the frame: {size} is more than the {limit} allowed")
 
 
 def _unescaped(text: bytes) -> bytes:

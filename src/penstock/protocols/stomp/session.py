@@ -114,7 +114,7 @@ class Session:
         if frames:
             self._handle_all(frames)
         if self._parser.error is not None:
-            self.fail(str(self._parser.error), None, "BadRequest")
+            self.fail(str(self._parser.error), None, self._parser.error.code)
         self._finish_wake_up()
 
     def turn(self, now: float) -> float:
