@@ -1,15 +1,18 @@
 """TLS at both doors."""
 
+import resource
 import select
 import socket
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from penstock.model.errors import BadRequest
 from penstock.server.tls import tls_context
+from tests.conftest import require
 from tests.server.conftest import Serve, made_certificate
 from tests.server.raw import CONNECT, Certificate, Raw, when_there_is_room
 
@@ -63,6 +66,22 @@ def test_handshakes_that_stay_halves_have_their_limit(serve: Serve, certificate:
         half.close()
     with when_there_is_room(lambda: Raw(served.stomp, certificate)) as peer:
         peer.send(CONNECT).until(b"\0")
+
+
+def test_without_files_nobody_is_accepted_until_there_are_some(serve: Serve, certificate: Certificate) -> None:
+    """Who waits is let in then; meanwhile the log tells of it once a second, rather than as fast as it can be written."""
+    require(hasattr(resource, "prlimit"), "this system does not limit the files of another process")
+    served = serve(*TLS, *certificate.options, expected="nobody can be accepted for now: Too many open files")
+    limits = resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (0, limits[1]))
+    with ThreadPoolExecutor(1) as thread:
+        entering = thread.submit(Raw, served.stomp, certificate)
+        while not served.errors.stat().st_size:
+            assert not entering.done()
+        resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, limits)
+        with entering.result() as peer:
+            peer.send(CONNECT).until(b"\0")
+    assert served.errors.read_text().count("nobody") < 10
 
 
 def test_old_versions_of_tls_are_not_spoken(serve: Serve, certificate: Certificate) -> None:

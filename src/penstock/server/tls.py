@@ -12,6 +12,8 @@ from penstock.model.errors import BadRequest
 from penstock.server.house import House
 
 LOG = logging.getLogger("penstock.tls")
+#: Between two tries to accept somebody where the system has no files or memory for it.
+PAUSE_SECONDS = 1.0
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -54,17 +56,28 @@ class TlsDoor:
         self._context = context
         self._make = make
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(listener, self._accept)
+        self._pause: asyncio.TimerHandle | None = None
+        self._listen()
 
     def close(self) -> None:
         """Accept nobody any more."""
+        if self._pause is not None:
+            self._pause.cancel()
         self._loop.remove_reader(self._listener)
         self._listener.close()
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):  # it has gone again
+            return
+        except OSError as error:  # whoever waits to be accepted would have this called again and again
+            LOG.warning("nobody can be accepted for now: %s", error.strerror)
+            self._loop.remove_reader(self._listener)
+            self._pause = self._loop.call_later(PAUSE_SECONDS, self._listen)
             return
         if not self._house.has_room:
             connection.close()  # what could be told would have to be secret already
