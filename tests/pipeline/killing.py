@@ -1,14 +1,9 @@
-"""Rounds in which the driver of a stream into the broker is killed, at a moment of one's choice, and started again.
-
-python -m tests.pipeline.killing ROUNDS
-"""
+"""Rounds in which the driver of a stream into the broker is killed, at a moment of one's choice, and started again."""
 
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,21 +101,3 @@ def taken(broker: sync.Broker) -> dict[str, int]:
         line = bytes(message.body).decode()
         found[line] = found.get(line, 0) + 1
     return found
-
-
-def main(rounds: int) -> None:
-    """Run so many rounds, in a directory that stays if something is wrong."""
-    directory = Path(tempfile.mkdtemp(prefix="penstock-killing-"))
-    with Served(directory) as served:
-        for number in range(rounds):
-            begun = time.monotonic()
-            killed_round(served, directory, number)
-            print(f"round {number + 1}: {time.monotonic() - begun:.1f} s", flush=True)  # noqa: T201  # it talks to a person
-        finish(served, directory)
-        wrong = wrong_lines(served, rounds)
-    print(f"{rounds} rounds, {rounds * ROWS} lines, {len(wrong)} wrong: {wrong[:10]}")  # noqa: T201
-    sys.exit(1 if wrong else 0)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -11,6 +11,8 @@ from tests.pipeline.killing import driver, finish, killed_round, said, taken, wr
 from tests.pipeline.traffic import bodies, connected, url
 from tests.served import PATIENCE, Served
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _known(spark: SparkSession) -> None:
@@ -74,7 +76,6 @@ def test_what_was_read_can_be_written(spark: SparkSession, served: Served, tmp_p
     assert len(set(bodies(events.collect()))) == 100
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_publishes_each_batch_once(served: Served, tmp_path: Path) -> None:
     """Between write and commit, while the broker publishes, and before the checkpoint knows (T20)."""
@@ -84,7 +85,6 @@ def test_a_driver_that_is_killed_publishes_each_batch_once(served: Served, tmp_p
     assert wrong_lines(served, 3) == []
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_task_that_is_tried_again_counts_once(served: Served, tmp_path: Path) -> None:
     """Although it gave half of its rows before, and gives them in another order."""

@@ -16,6 +16,8 @@ from penstock.pipeline.source import register
 from tests.pipeline.traffic import bodies, client_of, journalled, mixed, url
 from tests.served import FREE_PORTS, Served
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _known(spark: SparkSession) -> None:
