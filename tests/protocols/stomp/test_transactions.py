@@ -279,3 +279,20 @@ async def test_what_a_transaction_publishes_counts_against_the_store(world: Worl
     assert world.runtime.backlog_bytes == 1000
     await world.quiet()
     assert world.runtime.backlog_bytes == 0
+
+
+async def test_all_transactions_of_a_connection_share_the_bytes_of_one() -> None:
+    """Headers count too: what is never committed stays in memory as long as the connection does."""
+    world = World(limits=Limits(transaction_bytes_max=1000))
+    await world.start()
+    peer = world.peer()
+    for name in ("s", "t"):
+        await peer.say("BEGIN", f"transaction:{name}")
+    for name, size in (("s", 500), ("t", 400)):
+        await peer.say("SEND", "destination:/queue/a", f"transaction:{name}", body=b"x" * size)
+    await peer.say("COMMIT", "transaction:s")
+    await peer.say("SEND", "destination:/queue/a", "transaction:t", body=b"x" * 500)
+    assert peer.is_open
+    await peer.say("SEND", "destination:/queue/a", "transaction:t", "colour:" + "x" * 100)
+    assert peer.error().headers["message"] == "TooLarge"
+    await world.stop()

@@ -1,9 +1,12 @@
 """Transactions of a STOMP session: what is done at COMMIT, all or nothing, and taken back at ABORT."""
 
+from collections.abc import Mapping
+
 from penstock.engine.port import Publish, Settle
 from penstock.model.errors import BadRequest, NoObject, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.message import Message
+from penstock.model.publication import size_of
 from penstock.protocols.stomp.subscription import Subscription
 
 #: Begun and not ended, in one connection.
@@ -13,11 +16,13 @@ TRANSACTIONS_MAX = 16
 class Transaction:
     """One that was begun."""
 
-    __slots__ = ("_limits", "acknowledged", "bytes", "operations")
+    __slots__ = ("_limits", "_open", "acknowledged", "bytes", "operations")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, open_ones: "Mapping[bytes, Transaction]") -> None:
         self._limits = limits
-        #: Of the bodies that it publishes.
+        #: All of the connection, which share the bytes that one may have.
+        self._open = open_ones
+        #: Of what it publishes, headers included.
         self.bytes = 0
         self.operations: list[Publish | Settle] = []
         self.acknowledged: list[tuple[Subscription, dict[bytes, Message]]] = []
@@ -28,9 +33,13 @@ class Transaction:
         if len(self.operations) >= most:
             raise TooLarge(f"the transaction has more than {most} operations", key="transaction", limit=most)
         if isinstance(operation, Publish):
-            self.bytes += len(operation.body)
-            if self.bytes > bytes_max:
-                raise TooLarge(f"the transaction has more than {bytes_max} bytes", key="transaction", limit=bytes_max)
+            self.bytes += size_of((0, 0, 0.0, 0, 0, 0, operation.attributes, operation.body))
+            if sum([one.bytes for one in self._open.values()]) > bytes_max:
+                raise TooLarge(
+                    f"what the transactions of this connection publish has more than {bytes_max} bytes",
+                    key="transaction",
+                    limit=bytes_max,
+                )
         self.operations.append(operation)
 
     @property
@@ -62,7 +71,7 @@ class Transactions:
             raise BadRequest(f"the transaction {_shown(name)} was begun already", key="transaction")
         if len(self._by_name) >= TRANSACTIONS_MAX:
             raise TooLarge(f"{TRANSACTIONS_MAX} transactions are the most a connection can have", key="transaction")
-        self._by_name[name] = Transaction(self._limits)
+        self._by_name[name] = Transaction(self._limits, self._by_name)
 
     def find(self, name: bytes) -> Transaction:
         """Return one that was begun."""
