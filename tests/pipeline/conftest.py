@@ -7,19 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.conftest import require
 from tests.served import Served
 
-pyspark = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
-
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[pyspark.SparkSession]":
+def spark() -> Iterator[SparkSession]:
     """Run Spark on two cores of this machine."""
     require(shutil.which("java"), "java is not installed")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = pyspark.SparkSession.builder.master("local[2]").appName("penstock tests")
+    builder = SparkSession.builder.master("local[2]").appName("penstock tests")
     options = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
