@@ -4,6 +4,7 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
+from math import nan
 from typing import Any
 
 import pytest
@@ -260,6 +261,22 @@ def test_a_length_that_cannot_be_costs_no_memory(where: str, length: int) -> Non
     assert isinstance(read, Refused)
     assert read.error.key
     assert peak < 20_000
+
+
+def test_what_cannot_be_read_has_its_label_if_that_came_before() -> None:
+    """So that whoever asked is told, and nobody else."""
+    for request, label in (
+        (Post(queue="a", message="x", label=7, delay=nan), 7),
+        (Fetch(queue="a", block_timeout=nan), None),
+    ):
+        data = bincode.written(request)
+        read = often.read_request(data, 0, len(data))
+        assert isinstance(read, Refused)
+        assert read.label == label
+    batch = bincode.written(Batch(requests=[Post(queue="a", message="x", label=7, delay=nan)], label=8))
+    read = often.read_request(batch, 0, len(batch))
+    assert isinstance(read, Refused)
+    assert (read.label, read.error.key) == (None, "requests.delay")
 
 
 def test_values_that_stand_in_one_another_too_deep_are_refused() -> None:

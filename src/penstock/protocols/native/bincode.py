@@ -244,9 +244,11 @@ class _Layout:
             try:
                 fields[name] = codec.read(reader)
             except _Broken as broken:
-                raise BadRequest(f"{name} cannot be read: {broken}", key=name) from None
+                label = fields.get("label")
+                raise BadRequest(f"{name} cannot be read: {broken}", key=name, label=label) from None
             except BadRequest as error:
-                raise BadRequest(f"{name}: {error.message}", key=f"{name}.{error.key}") from None
+                label = fields.get("label")
+                raise BadRequest(f"{name}: {error.message}", key=f"{name}.{error.key}", label=label) from None
         return self.kind(**fields)
 
     def write(self, one: Any, out: list[bytes]) -> None:
@@ -292,7 +294,7 @@ def read_request(data: bytes, position: int, end: int) -> AnyRequest | Refused:
     try:
         return cast("AnyRequest", _read_variant(_Reader(data, position, end), _REQUESTS, REQUESTS))
     except BadRequest as error:
-        return Refused(error, None)
+        return Refused(error, error.data.get("label"))
 
 
 def read_answer(data: bytes, position: int = 0, end: int | None = None) -> Answer:
