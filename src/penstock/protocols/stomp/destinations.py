@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from penstock.model.errors import BadRequest
-from penstock.model.names import checked_name
+from penstock.model.names import QueueKey, checked_name
 
 QUEUE, TOPIC, EXISTING, TEMPORARY = "queue", "topic", "existing queue", "temporary queue"
 _PREFIXES = {"/queue/": QUEUE, "/topic/": TOPIC, "/amq/queue/": EXISTING, "/temp-queue/": TEMPORARY}
@@ -19,6 +19,14 @@ class Destination(NamedTuple):
     def is_topic(self) -> bool:
         """Whether it is a topic, or a pattern of topics."""
         return self.kind == TOPIC
+
+
+class Target(NamedTuple):
+    """Where a SEND goes: a queue without tags, or a topic."""
+
+    queue: QueueKey | None
+    topic: str
+    is_existing: bool
 
 
 def parsed(text: str) -> Destination:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import NamedTuple
 
 from penstock.engine.port import BrokerPort, Client, Outcome, Publish, Settle, is_pattern, settle
 from penstock.model.access import Access, Action
@@ -18,7 +17,7 @@ from penstock.model.publication import PRIORITY_DEFAULT
 from penstock.model.stages import Level
 from penstock.protocols.door import Carrier, Door
 from penstock.protocols.stomp.consuming import Subscriptions
-from penstock.protocols.stomp.destinations import EXISTING, TEMPORARY, parsed
+from penstock.protocols.stomp.destinations import EXISTING, TEMPORARY, Target, parsed
 from penstock.protocols.stomp.frames import Frame, FrameLimits, Parser, escaped, unescapable
 from penstock.protocols.stomp.headers import Texts, decoded, flag, heart_beats, tags_of
 from penstock.protocols.stomp.heart_beats import HeartBeats
@@ -49,14 +48,6 @@ class StompOptions:
     durable_topics: bool = False
 
 
-class _Target(NamedTuple):
-    """Where a SEND goes: a queue without tags, or a topic."""
-
-    queue: QueueKey | None
-    topic: str
-    is_existing: bool
-
-
 class Session:
     """See the module."""
 
@@ -82,7 +73,7 @@ class Session:
         self._subscriptions: Subscriptions
         self._temporary: TemporaryQueues
         self._transactions = Transactions(port.engine.limits)
-        self._targets: dict[bytes, _Target] = {}
+        self._targets: dict[bytes, Target] = {}
         #: Confirmations of this wake-up that wait for the disk, and frames that wait for nothing.
         self._receipts: list[bytes] = []
         self._out: list[bytes] = []
@@ -260,7 +251,7 @@ class Session:
         if receipt is not None:
             self._receipts.append(receipt)
 
-    def _send_with_care(self, target: _Target, headers: dict[bytes, bytes], body: bytes, now: float) -> None:
+    def _send_with_care(self, target: Target, headers: dict[bytes, bytes], body: bytes, now: float) -> None:
         texts = decoded(headers)
         reply_to = name_in(texts.get("reply-to"))
         if reply_to is not None:
@@ -287,7 +278,7 @@ class Session:
     def _publish(
         self,
         channel: QueueKey | str,
-        target: _Target,
+        target: Target,
         body: bytes,
         now: float,
         priority: int,
@@ -403,13 +394,13 @@ class Session:
         assert self._client is not None  # noqa: S101  # only frames after CONNECT come here
         return self._client
 
-    def _learn(self, name: bytes) -> _Target:
+    def _learn(self, name: bytes) -> Target:
         try:
             destination = parsed(name.decode())
         except UnicodeDecodeError:
             raise BadRequest("the destination is not valid UTF-8", key="destination") from None
         if destination.kind == TEMPORARY:
-            return _Target(self._temporary.known(destination.name), "", is_existing=True)
+            return Target(self._temporary.known(destination.name), "", is_existing=True)
         if destination.is_topic and is_pattern(destination.name):
             raise BadRequest(f"a message goes to one topic, not to a pattern: {destination.name!r}", key="destination")
         is_reply = not destination.is_topic and is_temporary(destination.name)
@@ -418,7 +409,7 @@ class Session:
         queue = None if destination.is_topic else QueueKey(destination.name, NO_TAGS)
         if len(self._targets) >= TARGETS_MAX:
             self._targets.clear()
-        target = self._targets[name] = _Target(queue, destination.name, is_reply or destination.kind == EXISTING)
+        target = self._targets[name] = Target(queue, destination.name, is_reply or destination.kind == EXISTING)
         return target
 
     def _confirm(self, headers: dict[bytes, bytes], *, is_durable: bool = False) -> None:
