@@ -123,6 +123,22 @@ async def test_a_new_durable_subscriber_gets_nothing_before_its_receipt(held_wor
     assert peer.bodies() == ["x"]
 
 
+async def test_who_is_leaving_is_handed_nothing_more(held_world: World, store: HeldStore) -> None:
+    """Its end waits for the disk, and it may read again meanwhile; what came to others did not fail once."""
+    leaving, publisher = held_world.peer(), held_world.peer()
+    await leaving.take_from("/queue/a")
+    store.hold()
+    leaving.tell("DISCONNECT", "receipt:r")
+    leaving.session.hold_back()
+    leaving.session.go_on()
+    await publisher.publish("/queue/a", "x")
+    assert leaving.frames == []
+    store.let_go()
+    await leaving.closed()
+    await publisher.take_from("/queue/a")
+    assert publisher.take().headers["delivery-count"] == "1"
+
+
 async def test_what_waits_for_the_disk_is_counted(held_world: World, store: HeldStore) -> None:
     """So that nothing more is read from those who send faster than it can follow."""
     peer = held_world.peer()

@@ -12,7 +12,7 @@ from penstock.engine.port import BrokerPort, Client, Outcome, Publish, Settle, i
 from penstock.model.access import Access, Action
 from penstock.model.errors import BadRequest, NoObject, PenstockError
 from penstock.model.message import Message
-from penstock.model.names import NO_TAGS, QueueKey
+from penstock.model.names import NO_TAGS, QueueKey, is_temporary
 from penstock.model.publication import PRIORITY_DEFAULT
 from penstock.model.stages import Level
 from penstock.protocols.door import Carrier, Door
@@ -23,7 +23,7 @@ from penstock.protocols.stomp.headers import Texts, decoded, flag, heart_beats, 
 from penstock.protocols.stomp.heart_beats import HeartBeats
 from penstock.protocols.stomp.publishing import publication_of
 from penstock.protocols.stomp.subscription import Subscription
-from penstock.protocols.stomp.temporary import TemporaryQueues, is_lost_answer, is_temporary, name_in
+from penstock.protocols.stomp.temporary import TemporaryQueues, is_lost_answer, name_in
 from penstock.protocols.stomp.transactions import Transactions
 
 VERSIONS = ("1.2", "1.1", "1.0")
@@ -134,7 +134,7 @@ class Session:
 
     def go_on(self) -> None:
         """Hand out again."""
-        if self._client is not None:
+        if self._client is not None and not self._is_leaving:
             self._subscriptions.let_go()
             self._port.touch()
 
