@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.model.limits import Limits
 from tests.broker.stores import HeldStore
 from tests.protocols.native.peers import CARRIERS, World
 
@@ -189,3 +190,22 @@ async def test_notices_of_a_wake_up_go_out_in_one_write(world: World) -> None:
     writes = peer.writes
     await peer.post("a", *(str(number) for number in range(100)), label=1, notify=["ready"])
     assert (len(peer.notices()), peer.writes - writes) == (100, 1)
+
+
+async def test_who_missed_more_notices_than_are_kept_is_told_so() -> None:
+    """After those that were kept: what became of the other messages it has to find out otherwise."""
+    world = World(limits=Limits(missed_notices_max=2))
+    await world.start()
+    peer, worker = world.native(), world.native()
+    await peer.ask("resume", resume_timeout=60)
+    for label in range(3):
+        await peer.say("post", queue="a", message="x", label=label, notify=["assign"])
+    await peer.vanish()
+    for _ in range(3):
+        await worker.say("fetch", queue="a")
+    again = world.native()
+    await again.say("resume", id=peer.id)
+    hello, first, second, error = again.take_all()
+    assert (hello["type"], first["label"], second["label"]) == ("hello", 0, 1)
+    assert (error["code"], error["key"], again.is_open) == ("TooLarge", "notify", True)
+    await world.stop()

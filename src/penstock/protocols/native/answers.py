@@ -48,9 +48,9 @@ class Answers:
         if label is not None:
             self.promise(level, Ok(label=label, count=count))
 
-    def refuse(self, error: PenstockError, label: int | None) -> None:
+    def refuse(self, error: PenstockError, label: int | None, level: Level = Level.READY) -> None:
         """Tell that a request is not fulfilled, and why."""
-        self.say(Refusal(label=label, code=error.code, key=error.key, text=error.message))
+        self.promise(level, Refusal(label=label, code=error.code, key=error.key, text=error.message))
 
     def send(self, frames: Sequence[bytes]) -> None:
         """Send frames at once."""

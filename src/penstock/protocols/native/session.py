@@ -147,7 +147,7 @@ class Session:
             return
         missed, peer.client.missed = peer.client.missed, []
         if len(missed) >= peer.limits.missed_notices_max:
-            self._fail(TooLarge(f"{len(missed)} notices waited to be read (missed_notices_max)", key="notify"))
+            self._fail(_too_many(missed))
             return
         peer.client.on_notice = self._notice
         for notice in missed:
@@ -297,6 +297,8 @@ class Session:
             clients.keep_for(client, request.resume_timeout, now)
         self._answers.promise(Level.SYNC, Hello(id=client.id.hex(), label=request.label))
         self._answers.synced += [self._written(notice) for notice in missed]
+        if len(missed) >= peer.limits.missed_notices_max:
+            self._answers.refuse(_too_many(missed), None, Level.SYNC)
 
     def _found(self, peer: Peer, ident: bytes) -> Client:
         client = self._port.engine.clients.find(ident, peer.access.user)
@@ -423,6 +425,11 @@ class MessageSession(Session):
     def _end_wake_up(self) -> None:
         self._is_ending = False
         self._finish_wake_up()
+
+
+def _too_many(missed: list[Notice]) -> TooLarge:
+    """Return what is said when notices that came after these may be lost."""
+    return TooLarge(f"{len(missed)} notices waited to be read, and no more can (missed_notices_max)", key="notify")
 
 
 def _bytes_of(ident: str) -> bytes:
