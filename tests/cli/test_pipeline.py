@@ -1,0 +1,80 @@
+"""`penstock pipeline` where Spark, Java or sense is missing: one clear sentence, and no Spark started."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli import app
+from penstock.cli import pipeline as commands
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    """Run a command of the pipeline."""
+    return CliRunner().invoke(app, ["pipeline", *arguments], env={"COLUMNS": "200", **environment})
+
+
+def test_help_tells_of_every_command() -> None:
+    """Without Spark, which takes seconds to start."""
+    done = run("--help")
+    assert done.exit_code == 0
+    for name in ("run", "report", "replay", "compact"):
+        assert name in done.output
+        assert "--lake" in run(name, "--help").output
+
+
+def test_a_table_that_is_none_is_told() -> None:
+    """Before Spark is started."""
+    done = run("replay", "--lake", "nowhere", "--from", "letters")
+    assert done.exit_code == 2
+    assert done.output == "penstock: --from must be messages or dead_letters\n"
+
+
+def test_spark_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the way to install it."""
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    done = run("report", "--lake", "nowhere")
+    assert done.exit_code == 1
+    assert done.output == "penstock: this needs Spark: install penstock[spark]\n"
+
+
+def java(directory: Path, script: str) -> str:
+    """Put a program named java into a directory, as its `bin`."""
+    (directory / "bin").mkdir()
+    program = directory / "bin" / "java"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11"),
+        ("echo 'nonsense' >&2", "is of an unknown version"),
+        ("exit 1", "does not run"),
+    ],
+)
+def test_java_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str) -> None:
+    """With the version that is needed."""
+    pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    from penstock.model.errors import Unavailable
+    from penstock.pipeline.jobs.session import check_java
+
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, script))
+    with pytest.raises(Unavailable, match=told) as raised:
+        check_java()
+    assert "Spark needs Java 17 or later" in raised.value.message
+
+
+def test_no_java_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the package that has it."""
+    pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    from penstock.model.errors import Unavailable
+    from penstock.pipeline.jobs.session import check_java
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(Unavailable, match="there is no java on the PATH"):
+        check_java()
