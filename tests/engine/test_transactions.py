@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.transactions import Outcome, Publish, Settle
-from penstock.model.errors import NoObject, NotAssigned, PenstockError, QueueFull, TooLarge
+from penstock.model.errors import BadRequest, NoObject, NotAssigned, PenstockError, QueueFull, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.message import Message
 from penstock.model.names import QueueKey
@@ -138,6 +138,15 @@ class TestNothing:
 
         refused(rig, NoObject, publish(), publish(channel=key("none")))
         refused(rig, NoObject, publish(), publish(channel="none"))
+
+    @pytest.mark.parametrize(
+        ("channel", "error"),
+        [("t.*", BadRequest), (key(f"temp.{'0' * 32}.answers"), NoObject)],
+        ids=["pattern", "gone"],
+    )
+    def test_a_channel_that_is_not_made(self, rig: Rig, channel: QueueKey | str, error: type[PenstockError]) -> None:
+        """A topic that would be a pattern, and the temporary queue of a connection that has gone."""
+        refused(rig, error, publish(), publish(channel=channel))
 
     def test_too_many_channels(self, rig: Rig) -> None:
         """If not all new channels may be made, none is."""

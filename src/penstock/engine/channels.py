@@ -12,7 +12,7 @@ from penstock.engine.topic import Topic
 from penstock.model.errors import BadRequest, NoObject, ObjectAlreadyExists, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.message import State
-from penstock.model.names import QueueKey
+from penstock.model.names import QueueKey, is_temporary
 from penstock.model.records import Attribute, Kind
 from penstock.model.settings import QueueSettings, TopicSettings
 from penstock.model.stages import Stage
@@ -71,9 +71,17 @@ class Channels:
         queue = self.queues.get(key)
         if queue is not None:
             return queue
-        if not self.auto_create:
-            return self.queue(key)
+        self.check_to_make(key)
         return self.create_queue(key, now, {}, exclusive=False)
+
+    def check_to_make(self, channel: QueueKey | str) -> None:
+        """Raise if publishing makes no queue of this key, or topic of this name."""
+        if isinstance(channel, str):
+            _check_topic_name(channel)
+            if not self.auto_create:
+                self.topic(channel)
+        elif not self.auto_create or is_temporary(channel.name):  # whoever waited for this answer has gone
+            self.queue(channel)
 
     def create_queue(self, key: QueueKey, now: float, settings: Mapping[str, Any], *, exclusive: bool) -> Queue:
         """Make a queue; one that exists is left as it is, or in the way if it is to be made exclusively."""
@@ -189,8 +197,7 @@ class Channels:
         topic = self.topics.get(name)
         if topic is not None:
             return topic
-        if not self.auto_create:
-            return self.topic(name)
+        self.check_to_make(name)
         return self.create_topic(name, now, {}, exclusive=False)
 
     def create_topic(self, name: str, now: float, settings: Mapping[str, Any], *, exclusive: bool) -> Topic:
@@ -201,8 +208,7 @@ class Channels:
             if exclusive:
                 raise ObjectAlreadyExists(f"the topic {name} exists already", key="topic")
             return topic
-        if is_pattern(name):
-            raise BadRequest(f"{name!r} is a pattern of topics; a topic has a name without wildcards", key="topic")
+        _check_topic_name(name)
         self.check_count(1)
         return self.make_topic(name, now, chosen)
 
@@ -293,3 +299,9 @@ def forget_assigned(cursor: Cursor) -> None:
             cursor.notify(sequence, Stage.DROP)
     cursor.assigned.clear()
     cursor.lapsed.clear()  # a late success would be recorded of a cursor that is no more
+
+
+def _check_topic_name(name: str) -> None:
+    """Raise if nobody could subscribe to a topic of this name alone."""
+    if is_pattern(name):
+        raise BadRequest(f"{name!r} is a pattern of topics; a topic has a name without wildcards", key="topic")

@@ -63,8 +63,8 @@ class DeadLetters:
         Returns how many were moved (or would be), and how many were passed over: those not wanted, without a known
         origin, or for which there is no room or no queue any more.
         """
-        if target is not None and not self._channels.auto_create:
-            self._channels.queue(target)
+        if target is not None and target not in self._channels.queues:
+            self._channels.check_to_make(target)
         moved = passed = 0
         chosen: list[tuple[int, QueueKey]] = []
         for entry in queue.ready.entries():

@@ -132,13 +132,11 @@ def _check_publish(
     if isinstance(channel, str):
         if channel not in channels.topics:
             missing[channel] = None
-            if not channels.auto_create:
-                channels.topic(channel)
+            channels.check_to_make(channel)
         return
     if channel not in channels.queues:
         missing[channel] = None
-        if not channels.auto_create:
-            channels.queue(channel)
+        channels.check_to_make(channel)
     size = size_of((0, 0, 0.0, 0, 0, 0, operation.attributes, operation.body))
     load = loads.setdefault(channel, _Load())
     load.messages += 1

@@ -97,12 +97,8 @@ class Writes:
 def prepare(channels: Channels, loads: Mapping[QueueKey | str, Load], now: float) -> None:
     """Make the channels that a batch needs, or raise and change nothing if it cannot be taken whole."""
     missing = [one for one in loads if one not in (channels.topics if isinstance(one, str) else channels.queues)]
-    if not channels.auto_create:
-        for channel in missing:
-            if isinstance(channel, str):
-                channels.topic(channel)
-            else:
-                channels.queue(channel)
+    for channel in missing:
+        channels.check_to_make(channel)
     channels.check_count(len(missing))
     for key, load in loads.items():
         queue = None if isinstance(key, str) else channels.queues.get(key)

@@ -1,5 +1,6 @@
 """Names and tags of channels: what is allowed, and how a queue is told from another."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,6 +14,8 @@ DEAD_LETTER_PREFIX = "DLQ."
 TOPIC_DEAD_LETTER_PREFIX = "DLQ.topic."
 
 NO_TAGS: frozenset[str] = frozenset()
+
+_TEMPORARY = re.compile(r"temp\.[0-9a-f]{32}\..+", re.DOTALL)
 
 
 class QueueKey(NamedTuple):
@@ -64,6 +67,11 @@ def dead_letter_name(name: str, prefix: str = DEAD_LETTER_PREFIX) -> str:
 def is_dead_letter_name(name: str) -> bool:
     """Tell whether a queue of this name holds dead letters, and so never gives up on them."""
     return name.startswith(DEAD_LETTER_PREFIX)
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a queue of this name belongs to one connection, and goes with it."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def _check_text(text: str, key: str) -> None:

@@ -196,6 +196,24 @@ async def test_dead_letters_go_only_where_one_may_publish(world: World, request_
         await peer.ask_synced(request_name, queue="a", settings={"dead_letter": name})
 
 
+async def test_who_asked_over_stomp_is_answered_and_nobody_else_listens(world: World) -> None:
+    """By the `reply-to`, whatever else one may do, and as long as the asker is there."""
+    asker = world.peer()
+    await asker.publish("/queue/a", "?", headers=["reply-to:/temp-queue/answers"])
+    world.access = lambda user: Access(user, {Action.CONSUME: ["*"]})
+    peer = world.native()
+    question = await peer.ask("fetch", queue="a", label=1)
+    where = question["headers"]["reply-to"].removeprefix("/queue/")
+    assert await peer.refused("fetch", queue=where) == ("PermissionDenied", "queue")
+    for fields in ({}, {"priority": 9, "headers": {"a": "b"}}):
+        assert (await peer.ask("post", queue=where, message="!", label=2, **fields))["type"] == "ok"
+    assert asker.bodies() == ["!", "!"]
+
+    asker.session.lost()
+    assert await peer.refused("post", queue=where, message="!") == ("NoObject", "queue")
+    assert where not in world.runtime.engine.channels.by_name
+
+
 # Resume.
 
 

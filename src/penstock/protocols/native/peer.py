@@ -2,9 +2,9 @@
 
 from penstock.engine.port import BrokerPort, Client, Queue
 from penstock.model.access import Access, Action
-from penstock.model.errors import BadRequest, NoObject
+from penstock.model.errors import BadRequest, NoObject, PermissionDenied
 from penstock.model.message import Message, State
-from penstock.model.names import NO_TAGS, QueueKey, checked_name, checked_tags
+from penstock.model.names import NO_TAGS, QueueKey, checked_name, checked_tags, is_temporary
 from penstock.protocols.native.answers import Answers
 from penstock.protocols.native.messages import (
     UINT64_MAX,
@@ -96,7 +96,7 @@ class Peer:
         key = self.targets.get(queue)
         if key is None:
             key = QueueKey(checked_name(queue, "queue"), NO_TAGS)
-            self.access.check(Action.PUBLISH, queue)
+            self._check(Action.PUBLISH, queue)
             if len(self.targets) >= NAMES_MAX:
                 self.targets.clear()
             self.targets[queue] = key
@@ -106,6 +106,8 @@ class Peer:
         """Raise if the peer may not consume from queues of a name, or a topic."""
         if name not in self.consumable:
             self.access.check(Action.CONSUME, checked_name(name, key))
+            if is_temporary(name):
+                raise PermissionDenied("this temporary queue belongs to a connection", key=key, channel=name)
             if len(self.consumable) >= NAMES_MAX:
                 self.consumable.clear()
             self.consumable.add(name)
@@ -122,8 +124,13 @@ class Peer:
         if request.queue is None:
             raise BadRequest("queue is missing: name a queue or a topic", key="queue")
         key = QueueKey(checked_name(request.queue, "queue"), checked_tags(request.tags))
-        self.access.check(action, key.name)
+        self._check(action, key.name)
         return key
+
+    def _check(self, action: Action, queue: str) -> None:
+        """Raise if the peer may not do this to a queue; whoever was told of a temporary one may answer to it."""
+        if action is not Action.PUBLISH or not is_temporary(queue):
+            self.access.check(action, queue)
 
     def message(self, request: Settling, sequence: int) -> Message:
         """Return the message that a request means, which the peer has or has had."""

@@ -3,23 +3,15 @@
 A peer calls one `/temp-queue/NAME`; its queue is `temp.<id of the client>.NAME`, which nobody can guess.
 """
 
-import re
-
 from penstock.engine.port import Client, Engine, Publish, Settle
 from penstock.model.errors import BadRequest, NoObject, TooLarge
-from penstock.model.names import NO_TAGS, QueueKey, checked_name
+from penstock.model.names import NO_TAGS, QueueKey, checked_name, is_temporary
 
 PREFIX = "/temp-queue/"
 #: Of one connection: each request may name another one in its `reply-to`, and they go with the connection only.
 TEMPORARY_QUEUES_MAX = 1000
-_NAME = re.compile(r"temp\.[0-9a-f]{32}\..+", re.DOTALL)
 #: Nobody would look for dead letters of a queue that is gone.
 _SETTINGS = {"dead_letter": None, "retry_limit": None}
-
-
-def is_temporary(queue: str) -> bool:
-    """Tell whether a queue of this name belongs to a connection."""
-    return _NAME.fullmatch(queue) is not None
 
 
 def is_lost_answer(operation: Publish | Settle, engine: Engine) -> bool:
