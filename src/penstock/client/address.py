@@ -26,7 +26,9 @@ def target_of(url: object, tls: ssl.SSLContext | None = None) -> Target:
         raise BadRequest(f"url must be a text, not {url!r}", key="url")
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in _SCHEMES:
-        raise BadRequest("url must begin with penstock:// or penstocks://", key="url")
+        raise BadRequest(
+            "url must begin with penstock:// or penstocks://, such as penstock://127.0.0.1:8080", key="url"
+        )
     login, at, places = rest.rstrip("/").rpartition("@")
     user, _, secret = login.partition(":")
     context = tls or (ssl.create_default_context() if _SCHEMES[scheme] else None)
