@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock import BadRequest, NotAssigned, PermissionDenied, Unavailable
+from penstock import BadRequest, NotAssigned, PermissionDenied, QueueFull, Unavailable
 from penstock.client.address import target_of
 from tests.client.conftest import url_of
 from tests.client.relay import Relay
@@ -143,6 +143,15 @@ async def test_notices_that_were_told_are_forgotten(client: penstock.Client) -> 
     notices = client.notices()
     told = [(await anext(notices))[1] for _ in range(7)]
     assert sorted(told) == sorted(["ready", "write", "sync", "sync", "assign", "ready", "finish"])
+    assert not client._wanted
+
+
+async def test_notices_of_a_post_that_was_refused_are_forgotten(client: penstock.Client) -> None:
+    """Nothing will be told of what was never published."""
+    await client.create_queue("full", max_length=1)
+    await client.enqueue("full", b"x")
+    with pytest.raises(QueueFull):
+        await client.enqueue("full", b"x", notify=["finish"])
     assert not client._wanted
 
 

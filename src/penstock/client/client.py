@@ -20,7 +20,7 @@ from penstock.client.requests import body_of, checked, level_of, post_of, texts_
 from penstock.client.session import Options, Session
 from penstock.client.subscription import Subscription
 from penstock.client.transaction import Transaction
-from penstock.model.errors import BadRequest, NoObject
+from penstock.model.errors import BadRequest, NoObject, PenstockError
 from penstock.model.names import checked_name
 from penstock.model.publication import PRIORITY_DEFAULT, checked_priority
 from penstock.model.receipt import Receipt
@@ -383,7 +383,11 @@ class Client(Operating):
             wanted = self._wanted[post.label] = _Wanted(label, frozenset(post.notify))
             post.notify = (*post.notify, *wanted.ends)
         post.notify = tuple({*post.notify, level})
-        return await self._posted(post.label, written(post), level)
+        try:
+            return await self._posted(post.label, written(post), level)
+        except PenstockError:
+            self._wanted.pop(post.label, None)
+            raise
 
     async def _posted(self, label: int, data: bytes, stage: str | None = None) -> Receipt:
         session = self._session
