@@ -1,7 +1,9 @@
 """`penstock queue ls` and `penstock topic ls`: what is on a broker, for people and for programs."""
 
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -83,3 +85,25 @@ def test_what_goes_wrong_is_told_in_a_sentence(url: str, change: object, code: i
     assert (done.exit_code, done.stdout) == (code, "")
     assert word in done.stderr
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"\xff"])
+def test_what_is_no_broker_is_told_so(body: bytes) -> None:
+    """Some other program may listen there."""
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        result = run("queue", "ls", url="penstock://{}:{}".format(*server.server_address))
+        thread.join()
+    assert result.exit_code == 1
+    assert "is no broker" in result.stderr

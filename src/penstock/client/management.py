@@ -36,10 +36,20 @@ def _got_from(target: Target, host: str, port: int, path: str) -> dict[str, Any]
     try:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
-        content: dict[str, Any] = json.loads(response.read())
+        content = _object_in(response.read(), f"{host}:{port}")
     finally:
         connection.close()
     if response.status >= http.client.BAD_REQUEST:
         code, text = str(content.get("error", "Unavailable")), str(content.get("message", response.reason))
         raise error_by_code(code, text, content.get("key"))
+    return content
+
+
+def _object_in(data: bytes, place: str) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise Unavailable(f"what answers at {place} is no broker", key="url")
     return content
