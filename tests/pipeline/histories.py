@@ -160,7 +160,16 @@ def told_messages(records: list[Row]) -> dict[tuple[int, str | None], Row]:
     cursors: dict[tuple[int, str | None], Row] = {}
 
     def cursor(sequence: int, subscriber: str | None) -> Row:
-        fresh = {"first": None, "held": None, "work": None, "attempts": None, "failures": 0, "releases": 0, "end": None}
+        fresh = {
+            "first": None,
+            "held": None,
+            "work": None,
+            "attempts": None,
+            "failures": 0,
+            "releases": 0,
+            "end": None,
+            "consumer": None,
+        }
         return cursors.setdefault((sequence, subscriber), fresh)
 
     def end(row: Row, record: Row, outcome: str, reason: str | None) -> None:
@@ -188,11 +197,12 @@ def told_messages(records: list[Row]) -> dict[tuple[int, str | None], Row]:
             for number, publish in published.items():
                 if publish["channel"] == record["channel"] and sequence <= number <= record["last_sequence"]:
                     row = cursor(number, record["subscriber"])
-                    row.update(first=time, attempts=1)
+                    row.update(first=time, attempts=1, consumer=record["client"])
                     end(row, record, "finish", None)
             continue
         row = cursor(sequence, record["subscriber"]) if kind != "publish" else {}
         if kind in {"assign", "pop", "fast_pop"}:
+            row["consumer"] = record["client"] if kind != "fast_pop" else None
             row["first"] = row["first"] or time
             row["attempts"] = record["attempt"] or 1
             row["held"] = time if kind == "assign" else None

@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.pipeline.histories import (
+    QUEUES,
     Channel,
+    History,
     Row,
     history,
     percentile,
@@ -91,6 +94,7 @@ def test_messages_have_what_came_of_them(lake: Lake) -> None:
         assert row["day"] == publish["time"].date()
         assert (row["channel_type"], row["channel"]) == (publish["channel_type"], publish["channel"])
         assert row["headers"] == publish["headers"]
+        assert row["consumer"] == told["consumer"], place
         assert (row["attempts"], row["failures"], row["releases"]) == (
             told["attempts"],
             told["failures"],
@@ -105,6 +109,23 @@ def test_messages_have_what_came_of_them(lake: Lake) -> None:
         days_late[(end[0].date() - publish["time"].date()).days if end else -1] += 1
     assert days_late[1] > 5
     assert days_late[-1] > 5
+
+
+def test_what_ends_a_queue_reaches_messages_of_long_ago(lake: Lake, tmp_path: Path) -> None:
+    """A purge and nothing else, the day after; what was settled before stays as it was."""
+    world = History(1)
+    first, second = world.publish(QUEUES[0]), world.publish(QUEUES[0])
+    world.note("pop", QUEUES[0], sequence=first, client="bb02", attempt=1)
+    before = len(world.records)
+    world.now += timedelta(days=1)
+    world.note("purge", QUEUES[0])
+    old = Lake(lake.spark, str(tmp_path))
+    for batch in (world.records[:before], world.records[before:]):
+        take_in(old, frame(lake.spark, batch))
+    found = {row["sequence"]: (row["outcome"], row["reason"]) for row in rows(old.read("messages"))}
+    assert found == {first: ("finish", None), second: ("drop", "purged")}
+    depths = sorted((row["minute"], row["depth"]) for row in rows(old.read("queue_minutes")))
+    assert [depth for _, depth in depths] == [1, 0]
 
 
 def test_minutes_agree_with_an_oracle(lake: Lake) -> None:

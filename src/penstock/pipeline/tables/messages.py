@@ -59,9 +59,7 @@ def _steps(log: DataFrame, known: DataFrame) -> DataFrame:
 
 def _steps_before(known: DataFrame) -> DataFrame:
     """Return a step for each row that is there already: where it stands."""
-    kind = (
-        F.when(F.col("outcome").isNotNull(), _DONE).when(F.col("assigned_at").isNotNull(), "assign").otherwise(_WAITING)
-    )
+    kind = F.when(F.col("outcome").isNotNull(), _DONE).when(F.col("assigned_at").isNotNull(), _HELD).otherwise(_WAITING)
     return known.select(
         *KEY, *CHANNEL, kind.alias("kind"), F.col("last_position").alias("position"), F.col("assigned_at").alias("time")
     )
