@@ -309,9 +309,12 @@ def broken(*_: object, **__: object) -> None:
     raise Defect
 
 
-@pytest.mark.parametrize("part", ["sweep", "dispatch", "save", "make_room"])
+@pytest.mark.parametrize("part", ["sweep", "dispatch", "save", "make_room", "write", "sync"])
 async def test_a_defect_is_no_silence(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs by itself and breaks down ends all promises, and shows where: nobody goes on with half a broker."""
+    """What runs by itself and breaks down ends all promises, and shows where: nobody goes on with half a broker.
+
+    What it says of itself is for the log: strangers are told of the end alone.
+    """
     store = HeldStore()
     broker = await Broker.open(store).start()
     shown: list[object] = []
@@ -321,7 +324,7 @@ async def test_a_defect_is_no_silence(part: str, monkeypatch: pytest.MonkeyPatch
     else:
         monkeypatch.setattr(store, part, broken)
         monkeypatch.setattr(upkeep, "INDEX_BYTES", 0)
-        monkeypatch.setattr(store, "has_room", lambda: part == "save")
+        monkeypatch.setattr(store, "has_room", lambda: part != "make_room")
     with contextlib.suppress(Unavailable):
         await asyncio.wait_for(broker.poll("orders", wait=60), 10) if part == "sweep" else await broker.enqueue(
             "a", b"1"
@@ -330,8 +333,9 @@ async def test_a_defect_is_no_silence(part: str, monkeypatch: pytest.MonkeyPatch
     await turns()
     assert not broker.is_healthy
     assert [type(error) for error in shown] == [Defect]
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="log has more") as refused:
         await broker.enqueue("orders", b"1")
+    assert "Defect" not in refused.value.message
     await broker.close()
 
 

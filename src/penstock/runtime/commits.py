@@ -8,12 +8,15 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from typing import TypeVar
 
 from penstock.engine.effects import Notice
 from penstock.model.errors import StoreError, StoreFailed
 from penstock.model.records import Record
 from penstock.model.stages import Stage
 from penstock.store.port import Store
+
+Told = TypeVar("Told")
 
 
 class Commit:
@@ -106,14 +109,15 @@ class Committer:
         except StoreError as error:
             return error
         except Exception as error:  # whatever a store of somebody's own raises ends all promises
-            failed = StoreFailed(f"the store failed: {error!r}", key="store")
+            failed = StoreFailed("the store failed in a way that nobody has foreseen; the log has more", key="store")
             failed.__cause__ = error
+            self._tell(self._loop.call_exception_handler, {"message": "the store failed", "exception": error})
             return failed
         return None
 
-    def _tell(self, whom: Callable[[Commit], None], commit: Commit) -> None:
+    def _tell(self, whom: Callable[[Told], object], what: Told) -> None:
         try:
-            self._loop.call_soon_threadsafe(whom, commit)
+            self._loop.call_soon_threadsafe(whom, what)
         except RuntimeError:
             return  # the loop is closed; nobody waits any more
 

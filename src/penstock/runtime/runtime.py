@@ -412,7 +412,9 @@ class Runtime:
 
     def break_down(self, error: Exception) -> None:
         """Promise nothing after an error that nobody has foreseen, and show where it came from."""
-        self.fail(StoreFailed(f"the broker has broken down: {error!r}", key="broker"))
+        failed = StoreFailed("the broker has broken down by a mistake of its own; its log has more", key="broker")
+        failed.__cause__ = error
+        self.fail(failed)
         self._loop.call_exception_handler({"message": "the broker has broken down", "exception": error})
 
     def _unavailable(self) -> StoreFailed:
