@@ -38,6 +38,14 @@ def test_tags_that_are_not_allowed(tags: object) -> None:
     assert caught.value.key == "tags"
 
 
+def test_of_too_many_tags_no_more_are_looked_at_than_there_may_be() -> None:
+    """Whoever lists a million does not keep others waiting."""
+    listed = iter([str(number) for number in range(1_000_000)])
+    with pytest.raises(BadRequest):
+        checked_tags(listed)
+    assert next(listed) == str(TAGS_MAX + 1)
+
+
 def test_a_queue_is_written_with_its_tags() -> None:
     """A key reads as people write it."""
     assert str(QueueKey("q", frozenset())) == "q"

@@ -10,7 +10,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.inspection import browse, browsed, headers_of, queue_status, topic_status
 from penstock.engine.queue import Queue
 from penstock.engine.selection import Selection, is_pattern
-from penstock.engine.transactions import Outcome, Publish, Settle, settle
+from penstock.engine.transactions import Outcome, Publish, Settle, check_operations, settle
 from penstock.engine.writes import Write
 from penstock.model.stages import Level
 
@@ -29,6 +29,7 @@ __all__ = [
     "Write",
     "browse",
     "browsed",
+    "check_operations",
     "headers_of",
     "is_pattern",
     "queue_status",

@@ -91,15 +91,20 @@ def transact(
     return sequences
 
 
-def _check_size(limits: Limits, operations: list[Publish | Settle]) -> None:
-    if len(operations) > limits.transaction_operations_max:
+def check_operations(limits: Limits, count: int) -> None:
+    """Raise if a transaction may not have so many operations."""
+    if count > limits.transaction_operations_max:
         raise TooLarge(
-            f"a transaction of {len(operations)} operations is too large; at most "
-            f"{limits.transaction_operations_max} are allowed (transaction_operations_max)",
+            f"a transaction of {count} operations is too large; at most {limits.transaction_operations_max} are allowed "
+            "(transaction_operations_max)",
             key="transaction",
-            size=len(operations),
+            size=count,
             limit=limits.transaction_operations_max,
         )
+
+
+def _check_size(limits: Limits, operations: list[Publish | Settle]) -> None:
+    check_operations(limits, len(operations))
     size = sum(len(operation.body) for operation in operations if isinstance(operation, Publish))
     if size > limits.transaction_bytes_max:
         raise TooLarge(

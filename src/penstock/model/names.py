@@ -54,8 +54,8 @@ def checked_tags(tags: object) -> frozenset[str]:
             if "," in tag:
                 raise BadRequest(f"the tag {tag!r} has a comma; tags are listed with commas between them", key="tags")
             found.add(plain_text(tag))
-    if len(found) > TAGS_MAX:
-        raise BadRequest(f"{len(found)} tags are too many; at most {TAGS_MAX}", key="tags")
+            if len(found) > TAGS_MAX:
+                raise BadRequest(f"there are more tags than {TAGS_MAX}, which are the most", key="tags")
     return frozenset(found)
 
 

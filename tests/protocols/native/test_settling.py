@@ -241,9 +241,9 @@ async def test_a_batch_of_which_one_is_refused_does_nothing(
 
 
 async def test_a_batch_too_large_is_refused(world: World) -> None:
-    """As every transaction is."""
+    """As every transaction is, and before what is in it costs anything."""
     peer = world.native()
-    requests = [{"type": "post", "queue": "a", "message": ""}] * 10_001
+    requests = [{"type": "post", "queue": "", "message": ""}] * 10_001
     assert (await peer.refused("batch", requests=requests))[0] == "TooLarge"
 
 

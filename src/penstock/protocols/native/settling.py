@@ -1,6 +1,6 @@
 """Settlements: what a client says of the messages in its hands, one by one or as a batch with posts."""
 
-from penstock.engine.port import Outcome, Publish, Settle, settle
+from penstock.engine.port import Outcome, Publish, Settle, check_operations, settle
 from penstock.model.errors import PenstockError
 from penstock.model.stages import Level
 from penstock.protocols.native.messages import (
@@ -52,6 +52,7 @@ def keepalive(peer: Peer, request: Keepalive, now: float) -> None:
 
 def batch(peer: Peer, request: Batch, now: float) -> None:
     """Publish and settle, all or nothing."""
+    check_operations(peer.limits, len(request.requests))
     operations: list[Publish | Settle] = []
     for number, one in enumerate(request.requests):
         try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+_LINE_ENDS = re.compile(rb"[\r\n]*")
 _HEAD_END = re.compile(rb"\n\r?\n")
 _ESCAPES = {b"\\r": b"\r", b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\"}
 _ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
@@ -183,8 +184,7 @@ class Parser:
     def _parse(self, data: bytes, start: int, frames: list[Frame]) -> int:
         """Append the frame at `start`; returns where the next begins, or one of the two constants if it is not whole."""
         size = len(data)
-        while start < size and data[start] in b"\r\n":
-            start += 1
+        start = _LINE_ENDS.match(data, start).end()  # type: ignore[union-attr]  # it always matches
         if start >= size:
             return NOTHING_LEFT
         end = data.find(b"\n\n", start)
