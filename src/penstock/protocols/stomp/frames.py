@@ -14,7 +14,7 @@ of its headers, as a regular expression that takes the whole head of a frame in 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 _LINE_ENDS = re.compile(rb"[\r\n]*")
 _HEAD_END = re.compile(rb"\n\r?\n")
@@ -51,13 +51,13 @@ Frame: TypeAlias = tuple[bytes, dict[bytes, bytes], bytes]
 class FrameError(Exception):
     """The stream cannot be understood from here on; the text is fit for the peer."""
 
-    code = "BadRequest"
+    code: ClassVar[str] = "BadRequest"  # of the class, also where it is compiled
 
 
 class FrameTooLarge(FrameError):
     """A limit was passed."""
 
-    code = "TooLarge"
+    code: ClassVar[str] = "TooLarge"
 
 
 @dataclass(slots=True, frozen=True)
