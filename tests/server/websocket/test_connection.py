@@ -7,7 +7,7 @@ import pytest
 import websocket
 
 from penstock.server.websocket.deflate import packed
-from penstock.server.websocket.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
+from penstock.server.websocket.frames import BINARY, CLOSE, CONTINUATION, GOING_AWAY, PING, PONG, TEXT
 from tests.served import Served
 from tests.server.conftest import Serve
 from tests.server.raw import CONNECT, Raw, masked
@@ -161,4 +161,4 @@ def test_the_end_of_the_broker_is_told(serve: Serve) -> None:
     served = serve()
     with stomp(served) as peer:
         served.stop()
-        assert peer.frame().first == FINAL | CLOSE
+        assert peer.frame() == (FINAL | CLOSE, GOING_AWAY.to_bytes(2))

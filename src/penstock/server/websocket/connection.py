@@ -11,6 +11,7 @@ from penstock.server.websocket.frames import (
     BINARY,
     CLOSE,
     CONTROL_BYTES_MAX,
+    GOING_AWAY,
     NORMAL,
     PING,
     PONG,
@@ -48,6 +49,11 @@ class WebSocket(StreamConnection):
             self._say_end(closing(self._reader.error.code, self._reader.error.text))
         if self._is_held or self._house.runtime.is_behind():
             self.slow_down()
+
+    def stop(self) -> None:
+        """Release what the peer holds, and tell it that the server goes."""
+        self.session.leave()
+        self._say_end(closing(GOING_AWAY))
 
     def close(self) -> None:
         """Tell the peer that it is the end."""
