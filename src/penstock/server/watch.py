@@ -11,7 +11,7 @@ LOOK_SECONDS = 1.0
 
 
 class StoreWatch(Timed):
-    """Looks after the store every second."""
+    """Tells what was found at start, and looks after the store every second."""
 
     __slots__ = ("_had_room", "_house")
 
@@ -19,6 +19,8 @@ class StoreWatch(Timed):
         super().__init__()
         self._house = house
         self._had_room = True
+        for note in house.runtime.restored.notes:
+            LOG.warning("%s", note)
         house.wheel.put(self, house.now())
 
     def turn(self, now: float) -> float:
