@@ -91,7 +91,7 @@ class BatchReader(DataSourceReader):
         return ranges.pinned(ranges.partitions(max(first, self._narrowed.first), end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a stretch, on a worker."""
+        """Read a partition, on a worker."""
         return _rows(self._options, self._schema, self._narrowed.selection, partition)
 
 
@@ -157,11 +157,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = LogRanges(self._options).client.extent().end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one partition for each stretch of segments."""
+        """Return partitions of stretches of segments."""
         return LogRanges(self._options).partitions(start[SHARD], end[SHARD])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a stretch, on a worker."""
+        """Read a partition, on a worker."""
         return _rows(self._options, self._schema, self._options.selection, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _rows(
     options: SourceOptions, schema: StructType, selection: Selection, partition: InputPartition | None
 ) -> Iterator[pa.RecordBatch]:
-    """Read a stretch; Spark makes a task without a partition of a plan that has none."""
+    """Read a partition; Spark makes a task without a partition of a plan that has none."""
     if isinstance(partition, LogPartition):
         yield from StretchReader(options, schema, selection).rows(partition)
 

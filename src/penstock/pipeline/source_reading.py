@@ -19,12 +19,20 @@ from penstock.store.journal.format import Columns
 LOG = logging.getLogger("penstock.pipeline")
 
 
-class LogPartition(InputPartition):
-    """A stretch of the log, and by which pin it is held for a batch read."""
+#: What a task reads at least and at most, where the log has as much: each writes a file of its own, and a small file
+#: costs Parquet as many vain attempts to find repetitions as a large one.
+PARTITION_BYTES_MIN = 16 * 2**20
+PARTITION_BYTES_MAX = 64 * 2**20
+#: Partitions of a range that is neither small nor large.
+PARTITIONS = 8
 
-    def __init__(self, stretch: Stretch, part: int, pin: int | None = None) -> None:
+
+class LogPartition(InputPartition):
+    """Stretches of the log that follow each other, and by which pin they are held for a batch read."""
+
+    def __init__(self, stretches: list[Stretch], part: int, pin: int | None = None) -> None:
         super().__init__(None)
-        self.stretch = stretch
+        self.stretches = stretches
         self.part = part
         self.pin = pin
 
@@ -59,16 +67,16 @@ class LogRanges:
         return max(first, extent.first)
 
     def partitions(self, first: int, end: int) -> list[LogPartition]:
-        """Return one partition for each stretch of a range."""
+        """Return partitions of a range, of whole stretches."""
         extent = self.client.extent()
         first = self.checked(first, extent)
         stretches = self.client.stretches(first, end) if first < end else []
-        return [LogPartition(stretch, part) for part, stretch in enumerate(stretches)]
+        return [LogPartition(group, part) for part, group in enumerate(grouped(stretches))]
 
     def pinned(self, partitions: list[LogPartition]) -> list[LogPartition]:
         """Have the log kept until all of these were read, for ten minutes at most."""
         if partitions:
-            pin = self.client.pin(partitions[0].stretch.first, len(partitions))
+            pin = self.client.pin(partitions[0].stretches[0].first, len(partitions))
             for partition in partitions:
                 partition.pin = pin
         return partitions
@@ -84,6 +92,21 @@ class LogRanges:
         LOG.warning("%s; going on without them (failOnDataLoss=false)", lost)
 
 
+def grouped(stretches: list[Stretch]) -> list[list[Stretch]]:
+    """Put stretches that follow each other together, until they are as large as a partition should be."""
+    total = sum(stretch.end - stretch.start for stretch in stretches)
+    wanted = min(max(total // PARTITIONS, PARTITION_BYTES_MIN), PARTITION_BYTES_MAX)
+    groups: list[list[Stretch]] = []
+    size = wanted
+    for stretch in stretches:
+        if size >= wanted:
+            groups.append([])
+            size = 0
+        groups[-1].append(stretch)
+        size += stretch.end - stretch.start
+    return groups
+
+
 class StretchReader:
     """What a worker does with a partition."""
 
@@ -96,19 +119,24 @@ class StretchReader:
 
     def rows(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition."""
+        for stretch in partition.stretches:
+            yield from self._kept_rows(stretch)
+        if partition.pin is not None:
+            self._client.unpin(partition.pin, partition.part)
+
+    def _kept_rows(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch, if it is still there."""
         try:
-            for batches in self._batches(partition.stretch):
-                yield from self._decoded(Records(batches), partition.stretch)
+            for batches in self._batches(stretch):
+                yield from self._decoded(Records(batches), stretch)
         except NoObject as error:
             if self._options.fails_on_data_loss:
                 raise NoObject(
-                    f"the records up to position {partition.stretch.last} went from the log while they were read: "
+                    f"the records up to position {stretch.last} went from the log while they were read: "
                     f"{error}. The option failOnDataLoss=false goes on without them, a `reader` keeps them",
                     key="position",
                 ) from None
             LOG.warning("%s; going on without it (failOnDataLoss=false)", error)
-        if partition.pin is not None:
-            self._client.unpin(partition.pin, partition.part)
 
     def _batches(self, stretch: Stretch) -> Iterator[list[Columns]]:
         """Yield the batches of a stretch, a few megabytes at a time."""
