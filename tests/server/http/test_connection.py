@@ -132,6 +132,13 @@ def test_a_peer_that_asks_first_is_told_to_go_on(served: Served) -> None:
         assert peer.send(b"abc").response().status == 405
 
 
+def test_a_peer_that_asks_first_with_too_much_is_refused_at_once(served: Served) -> None:
+    """It need not send what would be thrown away."""
+    with Raw(served.native) as peer:
+        peer.send(b"POST /healthz HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 30000000\r\n\r\n")
+        assert peer.response().status == 413
+
+
 def test_a_peer_that_has_no_more_to_say_is_still_answered(served: Served) -> None:
     """It may have closed its half."""
     with Raw(served.native) as peer:

@@ -135,6 +135,7 @@ class HttpConnection(asyncio.Protocol, Timed):
                 return
             if isinstance(event, h11.Request):
                 self._head = event
+                self._check_length(int(dict(event.headers).get(b"content-length", 0)))
                 self._wait(self._house.limits.http_request_seconds)
             elif isinstance(event, h11.Data):
                 self._take(event.data)
@@ -149,9 +150,12 @@ class HttpConnection(asyncio.Protocol, Timed):
                 return
 
     def _take(self, data: bytes) -> None:
-        limit = self._house.limits.http_body_bytes_max
         self._body += data
-        if len(self._body) > limit:
+        self._check_length(len(self._body))
+
+    def _check_length(self, size: int) -> None:
+        limit = self._house.limits.http_body_bytes_max
+        if size > limit:
             raise TooLarge(
                 f"the body of a request may have {limit} bytes at most (http_body_bytes_max)", key="body", limit=limit
             )
