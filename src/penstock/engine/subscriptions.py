@@ -14,8 +14,6 @@ from penstock.model.limits import Limits
 from penstock.model.records import Attribute, Kind
 from penstock.model.stages import Stage
 
-ABSENT_TOO_LONG = "absent longer than subscriber_expiry"
-
 
 @dataclass(slots=True, eq=False)
 class Subscription:

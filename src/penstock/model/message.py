@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from penstock.model.records import Attribute, Record
 
@@ -19,19 +19,6 @@ class State(IntEnum):
     ASSIGNED = 1
     SETTLED = 2
     LAPSED = 3  # it ended; the message goes on in `successor`
-
-
-class Origin(Protocol):
-    """Where a message comes from: a queue, or a topic by way of one of its subscribers."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def tags(self) -> frozenset[str]: ...
-    @property
-    def is_queue(self) -> bool: ...
 
 
 class Message:

@@ -148,7 +148,6 @@ COLUMNS = (
     ("kinds", "B", 1),
 )
 _CONSTANTS = {code: struct.Struct(f"<{code}{8 - width}x") for _, code, width in COLUMNS}
-_POSITIONS_PRESENT = 1
 
 Column: TypeAlias = "memoryview | int | float"
 
