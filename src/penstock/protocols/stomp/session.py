@@ -450,7 +450,8 @@ class Session:
     def _end(self, let_go: Callable[[Client, float], None]) -> None:
         self.is_closed = True
         # Sessions are garbage in cycles, which is looked for seldom; bodies must not wait for that.
-        self._parser, self._transactions = Parser(), Transactions(self._engine.limits)
+        self._parser = Parser()
+        self._transactions.forget()
         if self._client is not None:
             client, self._client = self._client, None
             self._subscriptions.forget()

@@ -86,6 +86,10 @@ class Transactions:
         del self._by_name[name]
         return found
 
+    def forget(self) -> None:
+        """Forget all of them, with the end of the connection."""
+        self._by_name.clear()
+
 
 def _shown(name: bytes) -> str:
     return name.decode(errors="replace")
