@@ -60,7 +60,7 @@ def run_pipeline(
 
         wanted = Run(url, lake, reader, rows, every_seconds=None if once else every)
         count = run(spark, wanted, typer.echo)
-    typer.echo(f"{count:,} records are in the lake now." if count else "There was nothing new.")
+    typer.echo(f"{count:,} more records are in the lake." if count else "There was nothing new.")
 
 
 @pipeline.command()

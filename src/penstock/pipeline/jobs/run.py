@@ -83,7 +83,7 @@ class Batches:
             self.rows += commit.rows
             position, end = max(commit.progress.values()), self._log.extent().end - 1
             self._tell(
-                f"{commit.rows:,} records in {monotonic() - started:.1f} s, up to position {position:,} of {end:,}"
+                f"{commit.rows:,} {'record' if commit.rows == 1 else 'records'} in {monotonic() - started:.1f} s, up to position {position:,} of {end:,}"
             )
 
     def _taken(self, batch: DataFrame) -> Commit | None:

@@ -67,8 +67,9 @@ class Lake:
 
     def read(self, table: str, paths: Iterable[str] | None = None) -> DataFrame:
         """Return a table, or some of its files."""
-        wanted = self.paths(table) if paths is None else paths
-        return self._frame(table, self.files.url(table), [self.files.url(path) for path in wanted])
+        if paths is None:
+            paths = [table] if self.files.exists(table) else []
+        return self._frame(table, self.files.url(table), [self.files.url(path) for path in paths])
 
     def paths(self, table: str, places: Iterable[tuple[str, str]] | None = None) -> list[str]:
         """Return the files of a table, or of some days and folders of it."""
