@@ -82,9 +82,7 @@ class Batches:
                 self.lake.tidy()
             self.rows += commit.rows
             position, end = max(commit.progress.values()), self._log.extent().end - 1
-            self._tell(
-                f"{commit.rows:,} {'record' if commit.rows == 1 else 'records'} in {monotonic() - started:.1f} s, up to position {position:,} of {end:,}"
-            )
+            self._tell(f"{monotonic() - started:.1f} s: {commit.rows:,} more, up to record {position:,} of {end:,}")
 
     def _taken(self, batch: DataFrame) -> Commit | None:
         """Take it in; once more if `compact` has changed the lake, or taken files away that were being read."""
