@@ -128,6 +128,7 @@ async def test_who_is_leaving_is_handed_nothing_more(held_world: World, store: H
     leaving, publisher = held_world.peer(), held_world.peer()
     await leaving.take_from("/queue/a")
     store.hold()
+    await publisher.publish("/queue/b", "for the disk")
     leaving.tell("DISCONNECT", "receipt:r")
     leaving.session.hold_back()
     leaving.session.go_on()
