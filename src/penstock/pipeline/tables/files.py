@@ -6,7 +6,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from penstock.model.errors import BadRequest
+from penstock.model.errors import BadRequest, Unavailable
 
 #: A file in the text that Hadoop makes of a listing.
 _FILE = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);")
@@ -79,12 +79,17 @@ class Files:
         return True
 
     def move(self, source: str, target: str) -> None:
-        """Move a file to where nothing is yet; what was moved before is passed over."""
+        """Move a file to where nothing is yet; what was moved before, or is by somebody else just now, is passed over."""
         if not self.exists(source):
             return
         where = self._path(target)
         self._system.mkdirs(where.getParent())
-        self._system.rename(self._path(source), where)
+        try:
+            is_moved = self._system.rename(self._path(source), where)
+        except Py4JJavaError:
+            is_moved = False
+        if not is_moved and not self.exists(target):
+            raise Unavailable(f"{self.url(source)} cannot be moved to {target}", key="lake")
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; it need not be there."""

@@ -28,6 +28,8 @@ _COMMITS, _STAGING = "_commits", "_staging"
 COMMITS_KEPT = 100
 #: What was staged so long ago was staged by somebody who died.
 _STAGING_AGE_SECONDS = 86400.0
+#: The file of a commit takes milliseconds to be written; if it is not whole after so long it never will be.
+_WRITING_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -110,11 +112,12 @@ class Lake:
         self.files.remove(staging)
 
     def _commit_of(self, path: str) -> Commit | None:
-        """Return a commit; None for one whose writer died while writing it, which makes room for another."""
+        """Return a commit; None for one that is being written, or whose writer died then, which makes room for another."""
         try:
             return Commit(**json.loads(self.files.read(path)))
         except ValueError:
-            self.files.remove(path)
+            if self.files.age_seconds(path) > _WRITING_SECONDS:
+                self.files.remove(path)
             return None
 
     def _frame(self, table: str, base: str, urls: list[str]) -> DataFrame:
