@@ -1,7 +1,5 @@
 """Transactions of a STOMP session: what is done at COMMIT, all or nothing, and taken back at ABORT."""
 
-from collections.abc import Mapping
-
 from penstock.engine.port import Publish, Settle
 from penstock.model.errors import BadRequest, NoObject, TooLarge
 from penstock.model.limits import Limits
@@ -13,15 +11,23 @@ from penstock.protocols.stomp.subscription import Subscription
 TRANSACTIONS_MAX = 16
 
 
+class Shared:
+    """The bytes that all transactions of a connection publish, which together may be as many as those of one."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
 class Transaction:
     """One that was begun."""
 
-    __slots__ = ("_limits", "_open", "acknowledged", "bytes", "operations")
+    __slots__ = ("_limits", "_shared", "acknowledged", "bytes", "operations")
 
-    def __init__(self, limits: Limits, open_ones: "Mapping[bytes, Transaction]") -> None:
+    def __init__(self, limits: Limits, shared: Shared) -> None:
         self._limits = limits
-        #: All of the connection, which share the bytes that one may have.
-        self._open = open_ones
+        self._shared = shared
         #: Of what it publishes, headers included.
         self.bytes = 0
         self.operations: list[Publish | Settle] = []
@@ -33,8 +39,10 @@ class Transaction:
         if len(self.operations) >= most:
             raise TooLarge(f"the transaction has more than {most} operations", key="transaction", limit=most)
         if isinstance(operation, Publish):
-            self.bytes += size_of((0, 0, 0.0, 0, 0, 0, operation.attributes, operation.body))
-            if sum([one.bytes for one in self._open.values()]) > bytes_max:
+            size = size_of((0, 0, 0.0, 0, 0, 0, operation.attributes, operation.body))
+            self.bytes += size
+            self._shared.bytes += size
+            if self._shared.bytes > bytes_max:
                 raise TooLarge(
                     f"what the transactions of this connection publish has more than {bytes_max} bytes",
                     key="transaction",
@@ -59,10 +67,11 @@ class Transaction:
 class Transactions:
     """Those of one connection, by name."""
 
-    __slots__ = ("_by_name", "_limits")
+    __slots__ = ("_by_name", "_limits", "_shared")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._shared = Shared()
         self._by_name: dict[bytes, Transaction] = {}
 
     def begin(self, name: bytes) -> None:
@@ -71,7 +80,7 @@ class Transactions:
             raise BadRequest(f"the transaction {_shown(name)} was begun already", key="transaction")
         if len(self._by_name) >= TRANSACTIONS_MAX:
             raise TooLarge(f"{TRANSACTIONS_MAX} transactions are the most a connection can have", key="transaction")
-        self._by_name[name] = Transaction(self._limits, self._by_name)
+        self._by_name[name] = Transaction(self._limits, self._shared)
 
     def find(self, name: bytes) -> Transaction:
         """Return one that was begun."""
@@ -84,6 +93,7 @@ class Transactions:
         """Return one that was begun, and forget it."""
         found = self.find(name)
         del self._by_name[name]
+        self._shared.bytes -= found.bytes
         return found
 
     def forget(self) -> None:
