@@ -25,7 +25,8 @@ from penstock.runtime.upkeep import Upkeep
 from penstock.runtime.writing import Writing
 from penstock.store.port import Store
 
-DISPATCH_MESSAGES = 1000  # handed out before other connections get their turn
+#: Handed out before others get their turn, which is a few milliseconds; with fewer, publishers to topics run ahead.
+DISPATCH_MESSAGES = 3000
 SWEEP_MESSAGES = 500  # expired or come due before other connections get their turn: a few milliseconds
 SWEEP_SECONDS = 1.0
 SWEEP_SECONDS_MIN = 0.005  # leases end in clusters; one sweep serves many
