@@ -11,9 +11,9 @@ from tests.server.conftest import Serve
 from tests.server.raw import Raw, Response
 
 
-def asked(served: Served, path: str, *headers: str, version: str = "1.0") -> Response:
+def asked(served: Served, path: str, *headers: str, version: str = "1.0", method: str = "GET") -> Response:
     """Return the answer to a request with these headers."""
-    lines = [f"GET {path} HTTP/{version}", *headers, "", ""]
+    lines = [f"{method} {path} HTTP/{version}", *headers, "", ""]
     with Raw(served.native) as peer:
         return peer.send("\r\n".join(lines).encode()).response()
 
@@ -64,6 +64,27 @@ def test_an_origin_can_be_let_in(serve: Serve) -> None:
     assert asked(served, path, "Host: other.example").status == 403
     assert asked(served, path, "Host: localhost", "Origin: http://mill.example").status == 403
     assert asked(served, path, "Host: evil.example").status == 403
+
+
+@pytest.mark.parametrize(("path", "status"), [("/api/v1/overview", 200), ("/status/nowhere", 404)])
+def test_a_page_that_was_let_in_may_read_the_answer(serve: Serve, path: str, status: int) -> None:
+    """Its browser is told so, with errors too; without a page nothing is said of it."""
+    served = serve("--allow-origin", "https://mill.example")
+    response = asked(served, path, "Host: localhost", "Origin: https://mill.example")
+    assert (response.status, response.headers["access-control-allow-origin"]) == (status, "https://mill.example")
+    assert response.headers["vary"] == "Origin"
+    assert "access-control-allow-origin" not in asked(served, path, "Host: localhost").headers
+
+
+def test_browsers_that_ask_beforehand_are_answered(serve: Serve) -> None:
+    """For pages that were let in, and without a login, since browsers send none then."""
+    served = serve("--allow-origin", "https://mill.example")
+    asks = ("Host: localhost", "Access-Control-Request-Method: DELETE")
+    let_in = asked(served, "/api/v1/overview", *asks, "Origin: https://mill.example", method="OPTIONS")
+    other = asked(served, "/api/v1/overview", *asks, "Origin: https://evil.example", method="OPTIONS")
+    assert (let_in.status, other.status) == (204, 403)
+    assert "Authorization" in let_in.headers["access-control-allow-headers"]
+    assert "DELETE" in let_in.headers["access-control-allow-methods"]
 
 
 def test_all_origins_can_be_let_in(serve: Serve) -> None:

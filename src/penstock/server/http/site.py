@@ -7,6 +7,7 @@ from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -16,11 +17,17 @@ from penstock.protocols.door import Carrier, Greeting, MessageSession, Session
 from penstock.server.house import House
 from penstock.server.http.connection import Switch
 from penstock.server.http.messages import Request, Response, error_response
-from penstock.server.http.router import Router
+from penstock.server.http.router import Router, refusal
 from penstock.server.login import Logins
 from penstock.server.websocket.connection import MessageWebSocket, StreamWebSocket
 from penstock.server.websocket.handshake import VERSION, accepted, is_upgrade
 
+#: What a page of another origin may send, for a browser that asks beforehand.
+_BEFOREHAND = [
+    ("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE"),
+    ("Access-Control-Allow-Headers", "Authorization, Content-Type"),
+    ("Access-Control-Max-Age", "600"),
+]
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
@@ -47,6 +54,19 @@ class Site:
     async def answer(self, request: Request) -> Response:
         """Answer a request; raises an error that the peer is told, or `Switch`."""
         self._check_origin(request)
+        origin = request.headers.get("origin")
+        if origin is None:
+            return await self._answered(request)
+        if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
+            return Response(HTTPStatus.NO_CONTENT, [*_BEFOREHAND, *_may_read(origin)])
+        try:
+            response = await self._answered(request)
+        except PenstockError as error:
+            response = refusal(error)
+        response.headers += _may_read(origin)
+        return response
+
+    async def _answered(self, request: Request) -> Response:
         websocket = self.websockets.get(request.path)
         if websocket is not None:
             return await self._open(request, websocket)
@@ -107,6 +127,11 @@ class Site:
 
     def _is_let_in(self, host: str) -> bool:
         return any(_is_same(origin, host) for origin in self._origins)
+
+
+def _may_read(origin: str) -> list[tuple[str, str]]:
+    """Return what has a browser show the answer to the page that asked, which was let in."""
+    return [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
 
 
 def _with(make: Callable[[Carrier, Greeting], MessageSession], greeting: Greeting, carrier: Carrier) -> MessageSession:
