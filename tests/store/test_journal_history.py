@@ -101,6 +101,21 @@ def test_a_time_is_found(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_a_time_that_a_table_shows_is_found(tmp_path: Path) -> None:
+    """Tables have microseconds, and round up as often as down; both lead back to the record."""
+    journal = opened(tmp_path)
+    times = [1_800_000_000.0000002, 1_800_000_000.0000014, 1_800_000_000.0000033]
+    shown = [round(time * 1e6) / 1e6 for time in times]
+    assert [later > time for later, time in zip(shown, times, strict=True)] == [False, True, False]
+    for position, time in enumerate(times, 1):
+        record = message(position)
+        journal.write(position, [(*record[:2], time, *record[3:])], [])
+    journal.sync()
+
+    assert [journal.log.at(time, 4) for time in shown] == [1, 2, 3]
+    journal.close()
+
+
 def test_history_begins_after_what_was_rewritten(tmp_path: Path) -> None:
     """Packed segments hold what is needed, not what happened; files that have gone are named."""
     journal = opened(tmp_path)

@@ -39,12 +39,13 @@ class History(Log):
         return limit
 
     def at(self, time: float, end: int) -> int:
+        wanted = _microseconds(time)
         for stretch in self.stretches(0, end):
-            if stretch.newest < time:
+            if _microseconds(stretch.newest) < wanted:
                 continue
             for found in self._batches(stretch.file, stretch.start, stretch.end):
                 columns = found.columns()
-                place = bisect_left(columns.each("times"), time)
+                place = bisect_left(columns.each("times"), wanted, key=_microseconds)
                 if place < columns.count:
                     return min(end, columns.positions()[place])
         return end
@@ -111,3 +112,8 @@ class History(Log):
             yield from segment.batches(opened, start, end)
         finally:
             self._catalogue.unpin(segment)
+
+
+def _microseconds(time: float) -> int:
+    """Return a time as tables have it: whoever read it there means the records that are shown with it."""
+    return round(time * 1_000_000)
