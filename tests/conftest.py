@@ -1,10 +1,12 @@
 """What all tests share: how a test says that something it needs is not there, and what becomes of that."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.postgres import Postgres, find_programs
 
 # How fast a machine is, and how busy, decides nothing; what fails prints how to fail again.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -15,6 +17,20 @@ def require(condition: object, reason: str) -> None:
     """Skip the test with the reason unless the condition holds; with CI=true that fails it, as every skip does."""
     if not condition:
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Run one PostgreSQL for all tests; whoever stops it starts it again."""
+    require(find_programs(), "PostgreSQL is not installed")
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """Return the address of an empty database on it."""
+    return postgres.create_database()
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
