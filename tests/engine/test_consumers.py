@@ -6,6 +6,7 @@ import pytest
 
 from penstock.engine.consumers import HANDED_BYTES_MAX, Consumer
 from penstock.engine.selection import Selection
+from penstock.model.limits import Limits
 from tests.engine.rig import Rig, key
 
 Item = TypeVar("Item")
@@ -53,6 +54,36 @@ class TestCredit:
 
         consumer.let_go(rig.engine.effects)
         assert len(rig.receive(consumer)) == 7
+
+    @pytest.mark.parametrize("end", ["finish", "fail", "release", "reject", "expire", "delete"])
+    def test_a_consumer_holds_no_more_bytes_than_it_may(self, end: str) -> None:
+        """Bodies of what is unsettled stay in memory: many large ones are not handed out, whatever the credit."""
+        rig = Rig(limits=Limits(credit_bytes_max=1000))
+        rig.queue()
+        consumer = rig.subscribe(credit=100, timeout=5.0)
+        publish(rig, *[bytes(400)] * 5)
+        first, *_ = messages = rig.receive(consumer)
+        assert len(messages) == 3  # the third went over it
+        assert rig.receive(consumer) == []
+
+        if end == "expire":
+            rig.wait(5.0)
+        elif end == "delete":
+            rig.engine.delete(key("q"), rig.now)
+        else:
+            getattr(rig, end)(first)
+        rig.receive(consumer)
+        assert consumer.held_bytes == (0 if end == "delete" else 1200)
+
+    def test_one_message_is_handed_out_whatever_its_size(self) -> None:
+        """A message that is larger than all that may be held goes out alone."""
+        rig = Rig(limits=Limits(credit_bytes_max=1000))
+        rig.queue()
+        consumer = rig.subscribe(credit=100)
+        publish(rig, bytes(5000), bytes(5000))
+        (message,) = rig.receive(consumer)
+        rig.finish(message)
+        assert len(rig.receive(consumer)) == 1
 
     @pytest.mark.parametrize("end", ["finish", "fail", "release", "reject", "expire"])
     def test_every_outcome_gives_credit_back(self, rig: Rig, end: str) -> None:

@@ -291,9 +291,7 @@ def forget_assigned(cursor: Cursor) -> None:
             message.lease = None
         consumer = message.consumer
         if consumer is not None:
-            consumer.unsettled -= 1
-            if consumer.is_paused:
-                cursor.effects.hungry[consumer] = None
+            consumer.give_back(message, cursor.effects)
         if cursor.is_queue:
             cursor.effects.gone.append(sequence)
             cursor.notify(sequence, Stage.DROP)

@@ -8,6 +8,7 @@ from penstock.engine.effects import Effects
 from penstock.engine.groups import Group
 from penstock.engine.ready import Passed
 from penstock.model.errors import PenstockError
+from penstock.model.limits import UINT32_MAX
 from penstock.model.message import Message
 from penstock.model.records import Record
 from penstock.model.stages import Level
@@ -31,11 +32,13 @@ class Consumer:
         "after_close",
         "client",
         "credit",
+        "credit_bytes",
         "cursors",
         "exclusive",
         "failure",
         "groups",
         "has_seen_all",
+        "held_bytes",
         "inbox",
         "is_held",
         "is_open",
@@ -72,6 +75,8 @@ class Consumer:
         #: Called by the broker, after a wake-up that put something into the inbox or ended the consumer.
         self.on_ready = on_ready
         self.credit = credit
+        #: Bodies that it may hold unsettled, which stay in memory; one more than that, whatever its size.
+        self.credit_bytes = UINT32_MAX
         #: Seconds of a lease; None: the connection is the lease; less than 0: as the queue has it.
         self.timeout = timeout
         #: Whether messages are settled as they are assigned.
@@ -93,6 +98,7 @@ class Consumer:
         self.offers: dict[Cursor, list[tuple[int, int, int, Message]]] = {}
         self.inbox: list[Message] = []
         self.unsettled = 0
+        self.held_bytes = 0
         self.is_paused = False
         #: Whether it takes nothing for now, whatever credit it has: its peer does not read.
         self.is_held = False
@@ -125,6 +131,11 @@ class Consumer:
         return self.selector is None or self.selector(record)
 
     @property
+    def has_no_room(self) -> bool:
+        """Whether it holds as much as it may."""
+        return self.unsettled >= self.credit or self.held_bytes >= self.credit_bytes
+
+    @property
     def pops(self) -> bool:
         """Whether it is a pop that waits for one message."""
         return self.once and self.settles
@@ -134,6 +145,13 @@ class Consumer:
         self.is_paused = True
         for cursor in self.cursors:
             cursor.available.pop(self, None)
+
+    def give_back(self, message: Message, effects: Effects) -> None:
+        """Take note that it no longer holds a message: there may be room for another."""
+        self.unsettled -= 1
+        self.held_bytes -= len(message.record[7])
+        if self.is_paused:
+            effects.hungry[self] = None
 
     def hold(self) -> None:
         """Take no more until it is let go, whatever is settled meanwhile."""
@@ -261,7 +279,7 @@ class Dispatcher:
 
     def _feed(self, consumer: Consumer, now: float, limit: int) -> int:
         """Give a consumer that has room again what waits for it; returns how many messages."""
-        if not consumer.is_open or consumer.is_held or consumer.unsettled >= consumer.credit:
+        if not consumer.is_open or consumer.is_held or consumer.has_no_room:
             return 0
         if consumer.is_paused:
             consumer.resume()

@@ -211,7 +211,8 @@ class Cursor(ABC):
                 attributes = {_TIMEOUT: timeout}
         if consumer is not None:
             consumer.unsettled += 1
-            if consumer.unsettled >= consumer.credit:
+            consumer.held_bytes += len(record[7])
+            if consumer.unsettled >= consumer.credit or consumer.held_bytes >= consumer.credit_bytes:
                 consumer.pause()
         self.effects.records.append(
             (_ASSIGN, self.number, now, sequence, client.number, message.attempt | message.id << 32, attributes, b"")
@@ -419,9 +420,7 @@ class Cursor(ABC):
             message.lease = None
         consumer = message.consumer
         if consumer is not None:
-            consumer.unsettled -= 1
-            if consumer.is_paused:
-                self.effects.hungry[consumer] = None
+            consumer.give_back(message, self.effects)
         if message.record[6] is not None:
             self.unassigned(message)
 

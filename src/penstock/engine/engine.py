@@ -139,6 +139,7 @@ class Engine:
 
     def subscribe(self, consumer: Consumer, selection: Selection) -> None:
         """Let a consumer take from queues, now and when new ones come."""
+        consumer.credit_bytes = self.limits.credit_bytes_max
         consumer.client.consumers[consumer] = None
         self.channels.enlist(consumer, selection)
         consumer.after_close = lambda closed, _: self.channels.delist(closed, selection)
@@ -147,6 +148,7 @@ class Engine:
         self, consumer: Consumer, pattern: str, now: float, durable: str | None = None, from_sequence: int | None = None
     ) -> Subscription:
         """Let a consumer take from a topic, or from all that fit a pattern."""
+        consumer.credit_bytes = self.limits.credit_bytes_max
         subscription = self.subscriptions.subscribe(consumer, pattern, now, durable, from_sequence)
         consumer.client.consumers[consumer] = None
         return subscription

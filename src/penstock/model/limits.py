@@ -22,6 +22,8 @@ class Limits:
     subscribers_max: int = 100_000
     #: Messages that one consumer may hold unsettled.
     credit_max: int = 65_535
+    #: Bodies that one consumer may hold unsettled, which stay in memory; it gets one message whatever its size.
+    credit_bytes_max: int = 64 * 2**20
     #: Messages and settlements of one transaction, which stay in memory until it is written as one batch.
     transaction_operations_max: int = 10_000
     transaction_bytes_max: int = 64 * 2**20
