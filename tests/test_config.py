@@ -99,7 +99,8 @@ def test_none_is_nowhere() -> None:
     [
         ("listen", ["8080"], "--listen is '8080'; it must be HOST:PORT"),
         ("data", "", "--data is empty"),
-        ("store", "disk", "--store is 'disk'; it must be one of journal, memory"),
+        ("store", "disk", "--store is 'disk'; it must be journal, memory or an address such as "),
+        ("store", "disk:here", "there is no store 'disk' here, but journal, memory, postgresql"),
         ("salvage", "maybe", "--salvage is 'maybe'; it must be true or false"),
         ("allow_origin", ["mill.example"], "--allow-origin is 'mill.example'; it must be an origin"),
         ("allow_origin", ["https://mill.example/"], "--allow-origin is 'https://mill.example/'; it must be an origin"),

@@ -3,7 +3,7 @@
 from functools import partial
 
 from penstock import __version__
-from penstock.config import Settings
+from penstock.config import JOURNAL, MEMORY, Settings
 from penstock.protocols.door import Door
 from penstock.protocols.native import session as native
 from penstock.protocols.native.streams import Frames, Lines
@@ -15,7 +15,7 @@ from penstock.server.listening import Address
 from penstock.server.server import DoorAddress, Languages, Server, ServerOptions
 from penstock.server.tls import tls_context
 from penstock.server.users import UserFile
-from penstock.store.locate import MEMORY, store_at
+from penstock.store.locate import store_at
 from penstock.store.port import Store
 
 
@@ -42,9 +42,9 @@ def languages(settings: Settings, runtime: Runtime, door: Door) -> Languages:
 
 
 def _store(settings: Settings) -> Store:
-    if settings.store == "memory":
-        return store_at(MEMORY)
-    return store_at(settings.data, salvage=settings.salvage)
+    if settings.store == JOURNAL:
+        return store_at(settings.data, salvage=settings.salvage)
+    return store_at(f"{MEMORY}:" if settings.store == MEMORY else settings.store)
 
 
 def _options(settings: Settings) -> ServerOptions:

@@ -16,10 +16,11 @@ from penstock.model.errors import BadRequest, PenstockError
 from penstock.model.limits import Limits
 from penstock.server.limits import ServerLimits
 from penstock.server.listening import Address, parsed_address
+from penstock.store.locate import checked_address
 
 PREFIX = "PENSTOCK_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
-STORES = ("journal", "memory")
+JOURNAL, MEMORY = "journal", "memory"
 NONE = "none"
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([KMGT]i?B|B)?", re.IGNORECASE)
@@ -147,6 +148,11 @@ def read_choice(*choices: str) -> Callable[[str, str], str]:
     return read
 
 
+def read_store(text: str, name: str) -> str:
+    """Return `journal`, `memory`, or the address of a store that is installed."""
+    return text if text in {JOURNAL, MEMORY} else checked_address(text, name)
+
+
 def read_address(text: str, name: str) -> Address | None:
     """Return an address, None for `none`."""
     return None if text == NONE else parsed_address(text, name)
@@ -181,8 +187,8 @@ OPTIONS = (
            metavar="FILE"),
     Option("tls_key", "Its key.", read_path, metavar="FILE"),
     Option("data", "Directory of the journal; made if it is missing.", read_path, "penstock-data", metavar="DIR"),
-    Option("store", "journal, or memory to forget everything at the end.", read_choice(*STORES), "journal",
-           metavar="KIND"),
+    Option("store", "journal, in the directory of --data; memory, to forget everything at the end; or the address of "
+           "another, such as postgresql://host/database.", read_store, JOURNAL, metavar="STORE"),
     Option("salvage", "Go on with what is readable of a damaged journal, and keep copies of the rest.", read_flag,
            default="false", is_flag=True),
     Option("users", "Who may log in, and do what; needed to listen beyond this machine.", read_path, metavar="FILE"),
@@ -266,7 +272,7 @@ def _contradictions(settings: Settings) -> list[str]:
         faults.append("--listen and --stomp-listen are both none: nobody could come in")
     if has_tls and settings.tls_cert is None:
         faults.append("tls:HOST:PORT needs --tls-cert and --tls-key")
-    if settings.salvage and settings.store != "journal":
+    if settings.salvage and settings.store != JOURNAL:
         faults.append("--salvage is for the store journal")
     return faults
 

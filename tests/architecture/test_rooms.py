@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": {"model", "store.journal.format", "client"},
     "dashboard": set(),
     "demo": {"broker", "runtime.subscription", "model", ""},
-    "config": {"server.limits", "server.listening", "engine.readers", "model"},
+    "config": {"server.limits", "server.listening", "engine.readers", "store.locate", "model"},
     "assembly": {"config", "server", "protocols", "runtime", "store", "model"},
     "cli": {"*"},
     "__main__": {"cli"},
