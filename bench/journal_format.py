@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from penstock.model.records import Kind, Record
+from penstock.store import batches
 from penstock.store.journal import Journal
-from penstock.store.journal import format as layout
 
 Row = tuple[str, float, str, str]
 
@@ -55,17 +55,17 @@ def measure_format(records: int, size: int) -> list[Row]:
 
 def encoded(batch: list[Record]) -> bytes:
     """Return a whole batch."""
-    data = layout.encode(1, batch).batch
-    layout.finish(data, 7, 512, 512)
+    data = batches.encode(1, batch).batch
+    batches.finish(data, 7, 512, 512)
     return bytes(data)
 
 
 def decoded(data: bytes) -> list[Record]:
     """Check a batch and return its rows."""
-    header = layout.unpack_batch_header(data, 0, 7, 512)
-    if header is None or not layout.payload_matches(header, data, 0):
+    header = batches.unpack_batch_header(data, 0, 7, 512)
+    if header is None or not batches.payload_matches(header, data, 0):
         raise AssertionError("the batch is not what was encoded")
-    return layout.Columns(header, data, 0).rows()
+    return batches.Columns(header, data, 0).rows()
 
 
 def measure_journal(directory: Path, messages: int, records: int, size: int) -> list[Row]:

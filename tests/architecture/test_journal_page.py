@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from penstock.store import batches
 from penstock.store.journal import format as layout
 from penstock.store.journal import recovery
 
@@ -22,6 +23,6 @@ def test_the_columns_are_those_of_the_code() -> None:
     """The table of columns has the order, names and types of the format."""
     types = {"Q": "u64", "d": "f64", "I": "u32", "B": "u8"}
     rows = re.findall(r"^\| (\d) \| ([a-z ]+) \| (\w+) \|", PAGE, re.MULTILINE)
-    expected = [(str(bit), name.replace("_", " "), types[code]) for bit, (name, code, _) in enumerate(layout.COLUMNS)]
+    expected = [(str(bit), name.replace("_", " "), types[code]) for bit, (name, code, _) in enumerate(batches.COLUMNS)]
     assert rows == expected
     assert f"format version {layout.VERSION}." in PAGE

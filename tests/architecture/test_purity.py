@@ -1,4 +1,4 @@
-"""The model, the engine, the protocols and the journal's format have no clock, no chance, no file and no loop of their own."""
+"""The model, the engine, the protocols and the layouts of the stores have no clock, no chance, no file and no loop of their own."""
 
 import ast
 
@@ -29,7 +29,10 @@ CLOCKS = {"now", "utcnow", "today"}
 
 def is_pure(module: Module) -> bool:
     """Whether the ban holds for the module."""
-    return module.room in {"model", "engine", "protocols"} or module.parts == ("store", "journal", "format")
+    return module.room in {"model", "engine", "protocols"} or module.parts in {
+        ("store", "batches"),
+        ("store", "journal", "format"),
+    }
 
 
 def impurities(module: Module) -> list[str]:

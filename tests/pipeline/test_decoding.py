@@ -16,7 +16,7 @@ from penstock.pipeline.decoding import Decoder, Records, whole_batches
 from penstock.pipeline.log_client import Names
 from penstock.pipeline.names import NameBook
 from penstock.pipeline.schemas import EVENTS
-from penstock.store.journal.format import BATCH_HEADER_BYTES, encode, finish
+from penstock.store.batches import BATCH_HEADER_BYTES, encode, finish
 
 SALT = 77
 LOW = 2**32 - 1

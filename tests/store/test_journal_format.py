@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.records import Record
+from penstock.store import batches
 from penstock.store.journal import format as layout
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.hex"
@@ -24,21 +25,21 @@ FOOTER = layout.Footer(43, 3, 1, 100, 1000.5, 1000.75, array("Q", [41]), array("
 
 def bound(batch: bytearray, synced: int = 0) -> bytes:
     """Return a batch that is bound to the place of the golden ones."""
-    layout.finish(batch, SALT, OFFSET, synced)
+    batches.finish(batch, SALT, OFFSET, synced)
     return bytes(batch)
 
 
 def samples() -> dict[str, bytes]:
     """Return one of each thing that has a layout."""
-    footer = layout.empty(layout.FOOTER, 44, layout.pack_footer(FOOTER, OFFSET))
+    footer = batches.empty(batches.FOOTER, 44, layout.pack_footer(FOOTER, OFFSET))
     header = layout.SegmentHeader(SALT, 41, 40, 0, 65536, 1000.5)
     return {
         "segment": layout.pack_segment_header(header),
         "compacted": layout.pack_segment_header(header._replace(last=99, size=0, compacted=True)),
-        "mixed": bound(layout.encode(41, MIXED).batch, 512),
-        "one": bound(layout.encode(41, ONE).batch),
-        "scattered": bound(layout.encode(41, MIXED, [41, 50, 2**40]).batch),
-        "seal": bound(layout.empty(layout.SEAL, 44)),
+        "mixed": bound(batches.encode(41, MIXED).batch, 512),
+        "one": bound(batches.encode(41, ONE).batch),
+        "scattered": bound(batches.encode(41, MIXED, [41, 50, 2**40]).batch),
+        "seal": bound(batches.empty(batches.SEAL, 44)),
         "footer": bound(footer),
         "index": layout.pack_index(44, 43, 1000.75, b"state"),
     }
@@ -58,10 +59,10 @@ def test_what_is_packed_is_what_it_always_was(name: str) -> None:
 
 def rows(data: bytes) -> list[Record]:
     """Decode a batch that was bound to the place of the golden ones."""
-    header = layout.unpack_batch_header(data, 0, SALT, OFFSET)
+    header = batches.unpack_batch_header(data, 0, SALT, OFFSET)
     assert header is not None
-    assert layout.payload_matches(header, data, 0)
-    return layout.Columns(header, data, 0).rows()
+    assert batches.payload_matches(header, data, 0)
+    return batches.Columns(header, data, 0).rows()
 
 
 def test_golden_batches_are_read() -> None:
@@ -69,16 +70,16 @@ def test_golden_batches_are_read() -> None:
     assert rows(golden()["mixed"]) == MIXED
     assert rows(golden()["one"]) == ONE
     data = golden()["scattered"]
-    header = layout.unpack_batch_header(data, 0, SALT, OFFSET)
+    header = batches.unpack_batch_header(data, 0, SALT, OFFSET)
     assert header is not None
-    assert list(layout.Columns(header, data, 0).positions()) == [41, 50, 2**40]
+    assert list(batches.Columns(header, data, 0).positions()) == [41, 50, 2**40]
 
 
 def test_golden_headers_are_read() -> None:
     """Headers, footers and indexes that version 1 packed come back as they were."""
     assert layout.unpack_segment_header(golden()["segment"]) == layout.SegmentHeader(SALT, 41, 40, 0, 65536, 1000.5)
     assert layout.unpack_segment_header(golden()["compacted"]).last == 99
-    assert layout.unpack_footer(golden()["footer"][layout.BATCH_HEADER_BYTES :]) == FOOTER
+    assert layout.unpack_footer(golden()["footer"][batches.BATCH_HEADER_BYTES :]) == FOOTER
     assert layout.unpack_footer_offset(golden()["footer"][-8:]) == OFFSET
     header, state = layout.unpack_index(golden()["index"])
     assert (header.position, header.last, header.created, state) == (44, 43, 1000.75, b"state")
@@ -108,15 +109,15 @@ def test_a_damaged_header_is_malformed(name: str, change: int) -> None:
 @pytest.mark.parametrize(("salt", "offset"), [(SALT + 1, OFFSET), (SALT, OFFSET + 8)])
 def test_a_batch_is_valid_in_its_own_place_only(salt: int, offset: int) -> None:
     """The same bytes in another file, or elsewhere in this one, are no batch."""
-    assert layout.unpack_batch_header(golden()["mixed"], 0, SALT, OFFSET) is not None
-    assert layout.unpack_batch_header(golden()["mixed"], 0, salt, offset) is None
+    assert batches.unpack_batch_header(golden()["mixed"], 0, SALT, OFFSET) is not None
+    assert batches.unpack_batch_header(golden()["mixed"], 0, salt, offset) is None
 
 
 def test_a_column_that_says_nothing_takes_no_room() -> None:
     """A batch of one record without attributes stays cheap: its header, what is not zero, and its body."""
-    assert len(layout.encode(1, ONE).batch) == layout.BATCH_HEADER_BYTES + 8
+    assert len(batches.encode(1, ONE).batch) == batches.BATCH_HEADER_BYTES + 8
     same: list[Record] = [(1, 5, 2.0, 0, 7, 4, None, b"x" * 100)] * 1000
-    assert len(layout.encode(1, same).batch) == layout.BATCH_HEADER_BYTES + 6 * 8 + 1000 * 100
+    assert len(batches.encode(1, same).batch) == batches.BATCH_HEADER_BYTES + 6 * 8 + 1000 * 100
 
 
 u32 = st.integers(0, 2**32 - 1)
@@ -136,12 +137,12 @@ record = st.tuples(
 @given(st.integers(1, 2**63), st.lists(record, min_size=1, max_size=12))
 def test_any_records_come_back_equal(first: int, records: list[Record]) -> None:
     """Whatever the values, decoding gives what was encoded, and columns agree with rows."""
-    data = bound(layout.encode(first, records).batch)
+    data = bound(batches.encode(first, records).batch)
     assert len(data) % 8 == 0
     assert rows(data) == records
-    header = layout.unpack_batch_header(data, 0, SALT, OFFSET)
+    header = batches.unpack_batch_header(data, 0, SALT, OFFSET)
     assert header is not None
-    columns = layout.Columns(header, data, 0)
+    columns = batches.Columns(header, data, 0)
     assert list(columns.positions()) == list(range(first, first + len(records)))
     assert [columns.row(index) for index in range(len(records))] == records
     assert columns.each("subjects") == [one[3] for one in records]
@@ -154,7 +155,7 @@ def test_a_number_that_does_not_fit_is_refused(field: int) -> None:
     wrong = list(MIXED[0])
     wrong[field] = 2**64
     with pytest.raises((OverflowError, ValueError, Exception), match=r"int|format|range|large"):
-        layout.encode(1, [MIXED[1], tuple(wrong)])  # type: ignore[list-item]
+        batches.encode(1, [MIXED[1], tuple(wrong)])  # type: ignore[list-item]
 
 
 def write_golden() -> None:

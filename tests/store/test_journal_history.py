@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import NoObject
+from penstock.store.batches import Columns, payload_matches, unpack_batch_header
 from penstock.store.journal import Journal
-from penstock.store.journal.format import Columns, payload_matches, unpack_batch_header
 from penstock.store.port import LogStretch
 from tests.store.test_journal import message, opened, publish
 

@@ -18,7 +18,7 @@ from penstock.model.errors import StoreDamaged
 from penstock.model.records import Attribute, Kind
 from penstock.pipeline.names import NameBook
 from penstock.pipeline.schemas import EVENTS
-from penstock.store.journal.format import RECORDS, Columns, payload_matches, unpack_batch_header
+from penstock.store.batches import RECORDS, Columns, payload_matches, unpack_batch_header
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

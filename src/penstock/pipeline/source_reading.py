@@ -14,7 +14,7 @@ from penstock.pipeline.decoding import Decoder, Records, whole_batches
 from penstock.pipeline.log_client import READ_BYTES, Extent, LogClient, Stretch
 from penstock.pipeline.names import NameBook
 from penstock.pipeline.source_options import Place, Selection, SourceOptions
-from penstock.store.journal.format import Columns
+from penstock.store.batches import Columns
 
 LOG = logging.getLogger("penstock.pipeline")
 

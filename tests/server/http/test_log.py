@@ -20,7 +20,7 @@ from penstock.model.errors import (
 from penstock.model.records import Kind
 from penstock.pipeline.log_client import LogClient, Stretch
 from penstock.server.users import User, UserFile, hashed
-from penstock.store.journal.format import Columns, unpack_batch_header
+from penstock.store.batches import Columns, unpack_batch_header
 from tests.served import FREE_PORTS, Served
 from tests.server.conftest import Serve
 

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from penstock.store.batches import Columns
 from penstock.store.journal.faults import missing
 from penstock.store.journal.filesystem import FileSystem
-from penstock.store.journal.format import SEGMENT_HEADER_BYTES, Columns
+from penstock.store.journal.format import SEGMENT_HEADER_BYTES
 from penstock.store.journal.live import LiveSet
 from penstock.store.journal.segments import OpenFiles, Place, Segment
 from penstock.store.port import Batch, Stretch

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from penstock.store.batches import Columns
 from penstock.store.journal.catalogue import Catalogue
 from penstock.store.journal.faults import damaged
 from penstock.store.journal.filesystem import FileSystem, is_full
-from penstock.store.journal.format import Columns, SegmentHeader
+from penstock.store.journal.format import SegmentHeader
 from penstock.store.journal.indexes import TEMPORARY
 from penstock.store.journal.packing import PackedSegment
 from penstock.store.journal.segments import RECORD_BYTES, Segment

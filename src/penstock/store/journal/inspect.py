@@ -6,16 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.model.records import Attribute, Kind
+from penstock.store.batches import FOOTER, RECORDS, SEAL, find_batches
 from penstock.store.journal.faults import unreadable
 from penstock.store.journal.filesystem import File, FileSystem, RealFileSystem
 from penstock.store.journal.format import (
-    FOOTER,
-    RECORDS,
-    SEAL,
     SEGMENT_HEADER_BYTES,
     Malformed,
     NewerVersion,
-    find_batches,
     unpack_index,
     unpack_segment_header,
 )

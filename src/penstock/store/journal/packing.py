@@ -1,17 +1,9 @@
 """Writing a closed segment in one go, tightly packed: for compaction and for salvage."""
 
 from penstock.model.records import Record
+from penstock.store.batches import FOOTER, empty, encode, finish
 from penstock.store.journal.filesystem import FileSystem, write_all
-from penstock.store.journal.format import (
-    FOOTER,
-    SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-    empty,
-    encode,
-    finish,
-    pack_footer,
-    pack_segment_header,
-)
+from penstock.store.journal.format import SEGMENT_HEADER_BYTES, SegmentHeader, pack_footer, pack_segment_header
 from penstock.store.journal.segments import CHUNK_BYTES, Segment
 
 #: A batch of a packed segment is written at so many bytes of content, or so many records: what is read for one recall.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.model.errors import NoObject, StoreFailed
 from penstock.model.records import Record
-from penstock.store.journal.format import Columns
+from penstock.store.batches import Columns
 from penstock.store.journal.segments import Place, Segment
 
 #: Batches that are kept, by their bytes on disk; decoded they take about three times as much more.

@@ -29,16 +29,14 @@ import os
 from collections.abc import Callable
 from itertools import pairwise
 
+from penstock.store.batches import FOOTER, RECORDS, find_batches
 from penstock.store.journal.faults import damaged, too_new
 from penstock.store.journal.filesystem import File, FileSystem, write_all
 from penstock.store.journal.format import (
-    FOOTER,
-    RECORDS,
     SEGMENT_HEADER_BYTES,
     Malformed,
     NewerVersion,
     SegmentHeader,
-    find_batches,
     unpack_index,
     unpack_segment_header,
 )

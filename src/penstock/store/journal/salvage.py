@@ -10,18 +10,15 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from penstock.store.batches import FOOTER, RECORDS, Columns, find_batches
 from penstock.store.journal.faults import damaged, too_new
 from penstock.store.journal.filesystem import FileSystem, Readable
 from penstock.store.journal.format import (
-    FOOTER,
-    RECORDS,
     SEGMENT_HEADER_BYTES,
     SEGMENT_HEADER_COPY,
-    Columns,
     Malformed,
     NewerVersion,
     SegmentHeader,
-    find_batches,
     pack_index,
     unpack_index,
     unpack_segment_header,

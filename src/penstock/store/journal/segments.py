@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.model.records import Kind
-from penstock.store.journal.faults import damaged
-from penstock.store.journal.filesystem import File, FileSystem, Readable
-from penstock.store.journal.format import (
+from penstock.store.batches import (
     BATCH_HEADER_BYTES,
     FOOTER,
     RECORDS,
-    SEGMENT_HEADER_BYTES,
     BatchHeader,
     Columns,
+    payload_matches,
+    unpack_batch_header,
+)
+from penstock.store.journal.faults import damaged
+from penstock.store.journal.filesystem import File, FileSystem, Readable
+from penstock.store.journal.format import (
+    SEGMENT_HEADER_BYTES,
     Footer,
     SegmentHeader,
     footer_bytes,
-    payload_matches,
-    unpack_batch_header,
     unpack_footer,
     unpack_footer_offset,
 )

@@ -4,18 +4,13 @@ import os
 from collections.abc import Callable, Sequence
 
 from penstock.model.records import Record
+from penstock.store.batches import FOOTER, SEAL, Encoded, empty, encode, finish
 from penstock.store.journal.catalogue import Catalogue
 from penstock.store.journal.faults import Health, full
 from penstock.store.journal.filesystem import File, FileSystem, is_full, write_all
 from penstock.store.journal.format import (
-    FOOTER,
-    SEAL,
     SEGMENT_HEADER_BYTES,
-    Encoded,
     SegmentHeader,
-    empty,
-    encode,
-    finish,
     footer_bytes,
     pack_footer,
     pack_segment_header,
