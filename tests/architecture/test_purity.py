@@ -1,4 +1,4 @@
-"""The model, the engine, the protocols and the layouts of the stores have no clock, no chance, no file and no loop of their own."""
+"""The model, the engine, the protocols and the layouts of stores have no clock, no chance, no file and no loop of their own."""
 
 import ast
 
