@@ -1,4 +1,4 @@
-"""The bytes of a journal around its batches: drawings, and the pure functions that pack and unpack them."""
+"""The bytes of a journal around its batches: drawings, and the pure functions that pack and unpack them.
 
 All numbers are little-endian. Each file begins with a magic and the version of the format, at places that never change,
 so that an older Penstock can say that a newer one wrote it. `docs/journal-format.md` tells how the files work together.
