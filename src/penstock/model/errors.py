@@ -13,6 +13,7 @@ PenstockError
         ├── StoreFailed        a write, read or sync failed: fail-stop
         ├── StoreFull          no room for more (key `disk`)
         ├── StoreInUse         another broker has it
+        ├── StoreAway          its server cannot be reached now, and may come back
         ├── StoreUnreadable    the directory or a file cannot be opened
         ├── StoreTooNew        written by a newer format
         └── StoreDamaged       damage before the tail, with file and offset
@@ -95,6 +96,10 @@ class StoreFull(StoreError):
 
 class StoreInUse(StoreError):
     """Another broker has this store open."""
+
+
+class StoreAway(StoreError):
+    """The server of the store cannot be reached; it may come back, and then all that was promised is there."""
 
 
 class StoreUnreadable(StoreError):

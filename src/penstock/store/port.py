@@ -109,6 +109,17 @@ class Store(ABC):
     log: "Log | None" = None
     #: Where the broker may keep files beside the store's own; None where there is no such place.
     directory: str | None = None
+    #: Whether several brokers may point at this store: one writes, and the others wait until it is their turn.
+    is_shared: bool = False
+    #: Who writes to a store that is shared, for people; None when nobody does or nobody knows.
+    holder: str | None = None
+
+    def contend(self) -> bool:
+        """Try to become the one who writes, before `open`; returns whether it succeeded.
+
+        Whoever stands by asks again and again, from a thread, also after `StoreAway`. `open` without it tries once.
+        """
+        return True
 
     @abstractmethod
     def open(self) -> Recovered:
@@ -151,7 +162,10 @@ class Store(ABC):
         """Learn, after `open` and before the first write, the ascending sequences of the messages still needed."""
 
     def has_room(self) -> bool:
-        """Whether new messages can be taken; settlements always fit. Cheap: asked at each wake-up."""
+        """Whether new messages can be taken; settlements always fit. Cheap: asked at each wake-up, before anything else.
+
+        `StoreFailed` says that nothing may be handed out any more, since somebody else may be writing by now.
+        """
         return True
 
     def make_room(self) -> bool:
