@@ -2,9 +2,10 @@
 
 import pytest
 
+from penstock.engine.dead_letters import Letter, Redriven
 from penstock.model.errors import NoObject
 from penstock.model.limits import Limits
-from penstock.model.names import checked_name
+from penstock.model.names import QueueKey, checked_name
 from tests.engine.rig import Rig, key
 
 
@@ -195,3 +196,55 @@ class TestRedriving:
         assert self.redrive(rig) == (1, 0)
         rig.finish(held)
         assert rig.drain(tags=["eu"]) == [b"1"]
+
+
+class TestRedrivingSome:
+    """How chosen dead letters come back, with what they had in life."""
+
+    def redrive(self, rig: Rig, *letters: Letter, where: QueueKey | None = None) -> Redriven:
+        """Redrive letters of the grave."""
+        grave = rig.queue("DLQ.q", "eu")
+        return rig.engine.dead_letters.redrive_these(grave, list(letters), where or key("q", "eu"), rig.now)
+
+    def letters(self, rig: Rig, *bodies: bytes) -> list[Letter]:
+        """Bury messages; returns their dead letters."""
+        for body in bodies:
+            bury(rig, body, priority=7)
+        return [Letter(sequence) for sequence in rig.queue("DLQ.q", "eu").waiting_sequences()]
+
+    def test_once(self, rig: Rig) -> None:
+        """Those named go home, with their priority; asked again, none of them goes twice."""
+        one, two, three = self.letters(rig, b"1", b"2", b"3")
+
+        assert self.redrive(rig, three, one) == Redriven(2, 0, 0)
+        assert self.redrive(rig, one, two, three) == Redriven(1, 2, 0)
+        found = [rig.taken(tags=["eu"]) for _ in range(3)]
+        assert [(message.body, message.priority) for message in found] == [(b"3", 7), (b"1", 7), (b"2", 7)]
+        assert rig.drain("DLQ.q", tags=["eu"]) == []
+
+    def test_key_and_group(self, rig: Rig) -> None:
+        """They have them again; a newer message of the key is not replaced, and the letter stays."""
+        one, two = self.letters(rig, b"1", b"2")
+        assert self.redrive(rig, one._replace(key="k", group="g")) == Redriven(1, 0, 0)
+        assert self.redrive(rig, one._replace(key="k"), two._replace(key="k")) == Redriven(0, 1, 1)
+        message = rig.taken(tags=["eu"])
+        assert (message.body, message.group) == (b"1", "g")
+        assert self.redrive(rig, two._replace(key="k")) == Redriven(1, 0, 0), "the other one waits no more"
+
+    def test_no_room(self, rig: Rig) -> None:
+        """Whom their queue has no room for stay; what somebody works on is gone."""
+        one, two, three = self.letters(rig, b"1", b"2", b"3")
+        rig.taken("DLQ.q", ["eu"])
+        rig.engine.alter(key("q", "eu"), rig.now, {"max_length": 1})
+
+        assert self.redrive(rig, one, two, three) == Redriven(1, 1, 1)
+        assert rig.drain("DLQ.q", tags=["eu"]) == [b"3"]
+
+    def test_nowhere_to_go(self, rig: Rig) -> None:
+        """Without auto_create an unknown target is an error, and nothing is moved."""
+        letters = self.letters(rig, b"1")
+        rig.engine.channels.auto_create = False
+
+        with pytest.raises(NoObject):
+            self.redrive(rig, *letters, where=key("none"))
+        assert rig.drain("DLQ.q", tags=["eu"]) == [b"1"]

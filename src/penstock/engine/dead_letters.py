@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.engine.channels import Channels
 from penstock.engine.cursor import REDRIVEN
@@ -14,12 +14,30 @@ from penstock.model.names import NO_TAGS, TOPIC_DEAD_LETTER_PREFIX, QueueKey, de
 from penstock.model.publication import size_of
 from penstock.model.records import Attribute, Record
 
-_HEADERS = int(Attribute.HEADERS)
+_HEADERS, _KEY, _GROUP = int(Attribute.HEADERS), int(Attribute.KEY), int(Attribute.GROUP)
 
 ORIGINAL_QUEUE, ORIGINAL_TAGS = "original-queue", "original-tags"
 ORIGINAL_TOPIC, ORIGINAL_SUBSCRIBER = "original-topic", "original-subscriber"
 DEATH_REASON, DEATH_COUNT = "death-reason", "death-count"
 FIRST_DEATH_AT, LAST_DEATH_AT = "first-death-at", "last-death-at"
+
+
+class Letter(NamedTuple):
+    """A dead letter that somebody wants back, and what it had in life of which its grave does not know."""
+
+    sequence: int
+    key: str | None = None
+    group: str | None = None
+
+
+class Redriven(NamedTuple):
+    """What became of the letters that were wanted back."""
+
+    moved: int
+    #: They do not wait in the queue: they were moved or taken before, or somebody works on them.
+    gone: int
+    #: They stay: their target is full, or a newer message of their key waits there.
+    refused: int
 
 
 class DeadLetters:
@@ -79,26 +97,48 @@ class DeadLetters:
         if dry_run:
             return len(chosen), passed
         for sequence, where in chosen:
+            letter = _waiting(queue, sequence)
+            if letter is None:
+                continue
             try:
-                moved += self._redrive_one(queue, sequence, where, now)
+                self._redrive_one(queue, letter, where, now, {})
+                moved += 1
             except (QueueFull, NoObject, TooLarge):
                 passed += 1
         return moved, passed
 
-    def _redrive_one(self, queue: Queue, sequence: int, where: QueueKey, now: float) -> int:
-        found = queue.returned.get(sequence) or queue.ready.find(sequence)
-        if found is None:
-            return 0
-        record = found.record if isinstance(found, Message) else found
+    def redrive_these(self, queue: Queue, letters: list[Letter], where: QueueKey, now: float) -> Redriven:
+        """Publish these dead letters again to `where`, with key and group; asked again, none goes twice."""
+        if where not in self._channels.queues:
+            self._channels.check_to_make(where)
+        moved = refused = 0
+        for letter in letters:
+            record = _waiting(queue, letter.sequence)
+            target = self._channels.queues.get(where)
+            if record is None:
+                continue
+            if target is not None and letter.key is not None and letter.key in target.keys:
+                refused += 1
+                continue
+            try:
+                self._redrive_one(queue, record, where, now, _lived_with(letter))
+                moved += 1
+            except (QueueFull, TooLarge):
+                refused += 1
+        return Redriven(moved, len(letters) - moved - refused, refused)
+
+    def _redrive_one(
+        self, queue: Queue, record: Record, where: QueueKey, now: float, attributes: dict[int, Any]
+    ) -> None:
         target = self._channels.queue_to_publish(where, now)
         target.room.check(size_of(record))
         headers = (record[6] or {}).get(_HEADERS)
-        attributes = {_HEADERS: headers} if headers else None
-        new_sequence = target.publish(record[7], now, 0, record[5], attributes)
-        entry = queue.take_waiting(sequence)
+        if headers:
+            attributes[_HEADERS] = headers
+        new_sequence = target.publish(record[7], now, 0, record[5], attributes or None)
+        entry = queue.take_waiting(record[3])
         if entry is not None:
             queue.note_drop(entry, now, REDRIVEN, new_sequence)
-        return 1
 
     def _bury(self, key: QueueKey, record: Record, now: float, reason: str, origin: dict[str, str]) -> int:
         grave = self._channels.queues.get(key)
@@ -113,6 +153,21 @@ class DeadLetters:
         headers[LAST_DEATH_AT] = time
         attributes: dict[int, Any] = {_HEADERS: headers}
         return grave.bury_here(record[7], now, record[5], attributes)
+
+
+def _waiting(queue: Queue, sequence: int) -> Record | None:
+    """Return the record of a message if it waits."""
+    found = queue.returned.get(sequence) or queue.ready.find(sequence)
+    return found.record if isinstance(found, Message) else found
+
+
+def _lived_with(letter: Letter) -> dict[int, Any]:
+    attributes: dict[int, Any] = {}
+    if letter.key is not None:
+        attributes[_KEY] = letter.key
+    if letter.group is not None:
+        attributes[_GROUP] = letter.group
+    return attributes
 
 
 def _origin(record: Record) -> QueueKey | None:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.engine.clients import Client
 from penstock.engine.consumers import OWN_LEASE, Consumer
+from penstock.engine.dead_letters import Letter
 from penstock.engine.effects import Notice
 from penstock.engine.engine import Engine
 from penstock.engine.inspection import browse, browsed, headers_of, queue_status, topic_status
@@ -20,6 +21,7 @@ __all__ = [
     "Client",
     "Consumer",
     "Engine",
+    "Letter",
     "Notice",
     "Outcome",
     "Publish",

@@ -22,6 +22,7 @@ from penstock.server.http.connection import HttpConnection
 from penstock.server.http.health import Health
 from penstock.server.http.log import ChangeLog
 from penstock.server.http.management import Management
+from penstock.server.http.redriving import Redriving
 from penstock.server.http.site import Site, WebSocketRoute
 from penstock.server.http.stages import Stages
 from penstock.server.limits import ServerLimits
@@ -142,6 +143,7 @@ class Server:
         Management(self._runtime, __version__).serve(site.router)
         ChangeLog(self._runtime).serve(site.router)
         Stages(self._runtime).serve(site.router)
+        Redriving(self._runtime).serve(site.router)
         stomp = WebSocketRoute(stream=self._languages.stomp, subprotocols=STOMP_SUBPROTOCOLS)
         native = WebSocketRoute(messages=self._languages.messages)
         site.websockets = {"/stomp": stomp, "/ws": stomp, "/connect/": native, "/connect": native}
