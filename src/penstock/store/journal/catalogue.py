@@ -2,17 +2,15 @@
 
 import sys
 import threading
-from array import array
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.store.batches import Columns
 from penstock.store.journal.faults import missing
 from penstock.store.journal.filesystem import FileSystem
 from penstock.store.journal.format import SEGMENT_HEADER_BYTES
-from penstock.store.journal.live import LiveSet
 from penstock.store.journal.segments import OpenFiles, Place, Segment
+from penstock.store.live import LiveSet
 from penstock.store.port import Batch, Stretch
 
 
@@ -25,8 +23,6 @@ class Catalogue:
         self.segments: list[Segment] = []
         self.files = OpenFiles(file_system)
         self.live = LiveSet()
-        #: Messages that went, with the position of the last record then: an index from before still names them.
-        self._leaving: deque[tuple[int, array[int]]] = deque()
         #: Whether it is known what is live; before that, nothing may be collected.
         self.adopted = False
 
@@ -34,7 +30,6 @@ class Catalogue:
         """Learn which messages are still needed; `strict` refuses those whose segment is missing."""
         with self.lock:
             self.live.clear()
-            self._leaving.clear()
             first = self.segments[0].base if self.segments else sys.maxsize
             for sequences in live:
                 if strict and len(sequences) and sequences[0] < first:
@@ -45,13 +40,12 @@ class Catalogue:
     def leave(self, last: int, gone: Sequence[int]) -> None:
         """Take note of messages that no cursor needs any longer, now that `last` is durable."""
         with self.lock:
-            self._leaving.append((last, array("Q", gone)))
+            self.live.leave(last, gone)
 
     def retire(self, position: int) -> None:
         """Let go of the messages that went before `position`, as of which there is an index that does not name them."""
         with self.lock:
-            while self._leaving and self._leaving[0][0] < position:
-                self.live.discard(self._leaving.popleft()[1])
+            self.live.retire(position)
 
     def find(self, position: int) -> Place | None:
         """Return where a position may stand, with its file pinned; None when it is in no segment."""

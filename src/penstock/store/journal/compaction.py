@@ -14,8 +14,9 @@ from penstock.store.journal.filesystem import FileSystem, is_full
 from penstock.store.journal.format import SegmentHeader
 from penstock.store.journal.indexes import TEMPORARY
 from penstock.store.journal.packing import PackedSegment
-from penstock.store.journal.segments import RECORD_BYTES, Segment
+from penstock.store.journal.segments import Segment
 from penstock.store.journal.spares import Spares
+from penstock.store.runs import RECORD_BYTES
 
 #: Packed segments up to this size are always merged: at 64 KiB, the rounding up to blocks is lost in the rest.
 SMALL_BYTES = 64 << 10

@@ -125,7 +125,7 @@ class Inspection:
         for found in walk(file, header.salt, end, size):
             end = found.offset + found.header.length
             if found.header.kind == RECORDS:
-                segment.count_found(found)
+                segment.count_found(found.columns(), found.offset, found.header.length)
                 batches += 1
             elif found.header.kind == FOOTER and end == size:
                 state = "packed" if header.compacted else "closed"

@@ -14,12 +14,13 @@ from penstock.store.journal.faults import Health, closed, full, in_use, unreadab
 from penstock.store.journal.filesystem import File, FileSystem, RealFileSystem, is_full, write_all
 from penstock.store.journal.history import History
 from penstock.store.journal.indexes import Indexes
-from penstock.store.journal.recall import Recaller
 from penstock.store.journal.recovery import INDEXES, SEGMENTS, Findings, Recovery
 from penstock.store.journal.salvage import Salvage
+from penstock.store.journal.segments import Place
 from penstock.store.journal.spares import Maintenance, Spares
 from penstock.store.journal.writer import Writer
 from penstock.store.port import Batch, Recovered, Store, Stretch
+from penstock.store.recall import Recaller
 
 #: An empty journal takes three and a half of these; larger ones measured no faster.
 SEGMENT_BYTES = 16 << 20
@@ -62,7 +63,9 @@ class Journal(Store):
         self._spares = Spares(self._file_system, segments, segment_bytes)
         self._writer = Writer(self._file_system, self._catalogue, self._spares, self._health, self._salts)
         self.log = History(self._catalogue, self._writer.synced_end)
-        self._recaller = Recaller(self._catalogue.find, self._catalogue.unpin)
+        self._recaller = Recaller(
+            self._catalogue.find, Place.columns, lambda place: self._catalogue.unpin(place.segment)
+        )
         self._indexes = Indexes(self._file_system, os.path.join(self._directory, INDEXES))
         #: Held by `save` and `collect`, one at a time.
         self._housekeeping = threading.Lock()
@@ -172,7 +175,10 @@ class Journal(Store):
     # Reading: by any thread.
 
     def recall(self, sequences: Sequence[int]) -> list[Record]:
-        return self._recaller.recall(sequences)
+        try:
+            return self._recaller.recall(sequences)
+        except OSError as error:
+            raise StoreFailed(f"{error.filename or 'a segment'} could not be read: {error}", key="journal") from error
 
     def expect(self, sequences: Sequence[int]) -> None:
         self._catalogue.expect(sequences)

@@ -4,7 +4,8 @@ from penstock.model.records import Record
 from penstock.store.batches import FOOTER, empty, encode, finish
 from penstock.store.journal.filesystem import FileSystem, write_all
 from penstock.store.journal.format import SEGMENT_HEADER_BYTES, SegmentHeader, pack_footer, pack_segment_header
-from penstock.store.journal.segments import CHUNK_BYTES, Segment
+from penstock.store.journal.segments import Segment
+from penstock.store.runs import CHUNK_BYTES
 
 #: A batch of a packed segment is written at so many bytes of content, or so many records: what is read for one recall.
 BATCH_RECORDS = 512

@@ -241,7 +241,7 @@ class Recovery:
         for found in walk(file, segment.header.salt, SEGMENT_HEADER_BYTES, segment.size):
             if found.header.kind != RECORDS:
                 return found.header.kind == FOOTER and found.offset + found.header.length == segment.size
-            segment.count_found(found)
+            segment.count_found(found.columns(), found.offset, found.header.length)
         return False
 
     def _look_at_rest(self, segment: Segment, file: File) -> None:

@@ -1,12 +1,10 @@
 """One segment of the journal: what is known of it in memory, and reading its batches; files are opened as needed."""
 
 import os
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.model.records import Kind
 from penstock.store.batches import (
     BATCH_HEADER_BYTES,
     FOOTER,
@@ -26,14 +24,11 @@ from penstock.store.journal.format import (
     unpack_footer,
     unpack_footer_offset,
 )
+from penstock.store.runs import Run
 
 SUFFIX = ".seg"
-#: The table in memory has one entry for at least so many bytes: 16 KiB of table for 16 MiB of one-record batches.
-CHUNK_BYTES = 16 * 1024
 #: Files are walked in windows of this size.
 WINDOW_BYTES = 1 << 20
-#: What a record takes besides attributes and body, when no column is constant.
-RECORD_BYTES = 41
 
 
 def name_of(base: int) -> str:
@@ -89,72 +84,36 @@ class Place(NamedTuple):
     end: int
 
     @property
+    def run(self) -> "Segment":
+        """Return the segment."""
+        return self.segment
+
+    @property
     def next(self) -> int:
         """Return the position after all that the segment had when it was looked up."""
         return self.segment.last + 1
 
+    def columns(self) -> list[Columns]:
+        """Read and check the batches."""
+        return [found.columns() for found in self.segment.batches(self.file, self.start, self.end)]
 
-class Segment:
-    """What the journal knows of one segment. Numbers that change are guarded by the journal's lock."""
 
-    __slots__ = (
-        "base", "closed", "directory", "end", "file", "firsts", "header", "last", "measured",
-        "measured_live", "newest", "offsets", "oldest", "path", "pins", "published", "published_bytes",
-        "records", "size",
-    )  # fmt: skip
+class Segment(Run):
+    """A run of the log that is a file, and what the journal knows of the file."""
+
+    __slots__ = ("closed", "directory", "file", "header", "path", "pins", "size")
 
     def __init__(self, directory: str, header: SegmentHeader, size: int) -> None:
+        # For a closed segment, `end` is the offset of its footer.
+        super().__init__(header.base, header.previous, SEGMENT_HEADER_BYTES)
         self.directory = directory
         self.header = header
-        self.base = header.base
         self.path = os.path.join(directory, name_of(header.base))
         self.file: File | None = None
         #: Who reads from the file now; it is closed only when nobody does.
         self.pins = 0
         self.size = size
-        #: Offset where the next batch goes; for a closed segment, of its footer.
-        self.end = SEGMENT_HEADER_BYTES
         self.closed = False
-        #: Position of the last record; compacted: of the last one whose history this stands for.
-        self.last = header.previous
-        self.records = 0
-        self.published = 0
-        self.published_bytes = 0
-        self.oldest = 0.0
-        self.newest = 0.0
-        #: A sparse table: batches from `offsets[i]` on begin at position `firsts[i]` or later.
-        self.firsts: array[int] = array("Q")
-        self.offsets: array[int] = array("Q")
-        #: Bytes of live messages when their number was `measured_live`; -1 before the first measuring.
-        self.measured = 0
-        self.measured_live = -1
-
-    def add(self, offset: int, first: int, last: int, length: int) -> None:
-        """Note that a batch was written at `offset`."""
-        if not self.offsets or offset - self.offsets[-1] >= CHUNK_BYTES:
-            self.offsets.append(offset)
-            self.firsts.append(first)
-        self.end = offset + length
-        self.last = last
-
-    def count(self, kinds: bytes, content_bytes: int, oldest: float, newest: float) -> None:
-        """Add a batch's records to the summary."""
-        if not self.records:
-            self.oldest = oldest
-        self.newest = newest
-        published = kinds.count(Kind.PUBLISH)
-        self.records += len(kinds)
-        self.published += published
-        self.published_bytes += published * RECORD_BYTES + content_bytes
-
-    def count_found(self, found: Found) -> Columns:
-        """Take a batch that was found in the file into table and summary."""
-        columns = found.columns()
-        positions = columns.positions()
-        times = columns.each("times")
-        self.add(found.offset, positions[0], positions[-1], found.header.length)
-        self.count(bytes(columns.each("kinds")), columns.content_bytes(), times[0], times[-1])
-        return columns
 
     def room(self) -> int:
         """Return how many bytes a batch may have to fit here, with room for the footer left."""
@@ -179,13 +138,6 @@ class Segment:
         self.offsets = footer.offsets
         self.end = offset
         self.closed = True
-
-    def chunk(self, position: int) -> tuple[int, int]:
-        """Return from which offset to which the batch that holds `position` may stand."""
-        entry = bisect_right(self.firsts, position) - 1
-        if entry < 0:
-            return self.end, self.end
-        return self.offsets[entry], self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.end
 
     def start(self, position: int) -> int:
         """Return from which offset on to read to miss nothing from `position` on."""

@@ -1,6 +1,8 @@
 """Which published messages some cursor still needs: one bit for each position, in pages that exist only where bits are set."""
 
+from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.model.records import Kind
@@ -16,10 +18,12 @@ _DIGITS = bytes(ord("1") if kind == Kind.PUBLISH else ord("0") for kind in range
 
 
 class LiveSet:
-    """A set of sequences. Not safe for threads by itself: the journal holds its lock around every call."""
+    """A set of sequences. Not safe for threads by itself: a store holds its lock around every call."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytearray] = {}
+        #: Messages that went, with the position of the last record then: an index from before still names them.
+        self._leaving: deque[tuple[int, array[int]]] = deque()
 
     def publish(self, first: int, kinds: bytes) -> None:
         """Add the positions of the PUBLISH records among records that begin at `first`."""
@@ -56,6 +60,15 @@ class LiveSet:
             if page is not None:
                 page[(sequence >> 3) & (_PAGE_BYTES - 1)] &= ~_MASKS[sequence & 7]
 
+    def leave(self, last: int, gone: Sequence[int]) -> None:
+        """Take note of messages that no cursor needs any longer, now that `last` is durable."""
+        self._leaving.append((last, array("Q", gone)))
+
+    def retire(self, position: int) -> None:
+        """Take out the messages that went before `position`, as of which there is an index that does not name them."""
+        while self._leaving and self._leaving[0][0] < position:
+            self.discard(self._leaving.popleft()[1])
+
     def prune(self) -> None:
         """Let go of pages that have become empty."""
         for page in [page for page, bits in self._pages.items() if not any(bits)]:
@@ -64,6 +77,7 @@ class LiveSet:
     def clear(self) -> None:
         """Take out everything."""
         self._pages.clear()
+        self._leaving.clear()
 
     def counts(self, borders: Sequence[tuple[int, int]]) -> list[int]:
         """Return how many are in each stretch (first, last), both included; stretches ascend and do not overlap."""

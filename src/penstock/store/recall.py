@@ -3,18 +3,35 @@
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from penstock.model.errors import NoObject, StoreFailed
+from penstock.model.errors import NoObject
 from penstock.model.records import Record
 from penstock.store.batches import Columns
-from penstock.store.journal.segments import Place, Segment
 
-#: Batches that are kept, by their bytes on disk; decoded they take about three times as much more.
+#: Batches that are kept, by their bytes as they are kept; decoded they take about three times as much more.
 CACHE_BYTES_MAX = 4 << 20
-
-
 #: A batch is decoded as a whole when more than one in so many of its records were wanted.
 WHOLE_SHARE = 8
+
+
+class Place(Protocol):
+    """A stretch of a run of the log that is read at once."""
+
+    @property
+    def run(self) -> object:
+        """The run that it is in."""
+
+    @property
+    def start(self) -> int:
+        """Its first byte."""
+
+    @property
+    def end(self) -> int:
+        """The byte after its last one."""
+
+
+Somewhere = TypeVar("Somewhere", bound=Place)
 
 
 class Part:
@@ -52,25 +69,25 @@ class Part:
         return [records[place] for place in places]
 
 
-class Recaller:
+class Recaller(Generic[Somewhere]):
     """Recalls records; safe for threads."""
 
-    def __init__(self, find: Callable[[int], Place | None], done: Callable[[Segment], None]) -> None:
-        #: Says where a position may stand, and pins the file until `done`.
+    def __init__(
+        self,
+        find: Callable[[int], Somewhere | None],
+        read: Callable[[Somewhere], list[Columns]],
+        done: Callable[[Somewhere], object],
+    ) -> None:
+        #: Says where a position may stand, and keeps it there until `done`.
         self._find = find
+        self._read = read
         self._done = done
         self._lock = threading.Lock()
-        self._cache: dict[tuple[Segment, int, int], tuple[list[Part], int]] = {}
+        self._cache: dict[tuple[object, int, int], tuple[list[Part], int]] = {}
         self._cached_bytes = 0
 
     def recall(self, sequences: Sequence[int]) -> list[Record]:
         """Return the records at these positions, in their order."""
-        try:
-            return self._recall(sequences)
-        except OSError as error:
-            raise StoreFailed(f"{error.filename or 'a segment'} could not be read: {error}", key="journal") from error
-
-    def _recall(self, sequences: Sequence[int]) -> list[Record]:
         found: list[Record] = []
         begin, count = 0, len(sequences)
         while begin < count:
@@ -90,24 +107,24 @@ class Recaller:
         try:
             parts = self._batches(place)
         finally:
-            self._done(place.segment)
+            self._done(place)
         index = bisect_right(parts, sequence, key=_first) - 1
         if index < 0 or sequence > parts[index].last:
             raise _not_kept(sequence)
         return parts[index]
 
-    def _batches(self, place: Place) -> list[Part]:
-        key = (place.segment, place.start, place.end)
+    def _batches(self, place: Somewhere) -> list[Part]:
+        key = (place.run, place.start, place.end)
         with self._lock:
             cached = self._cache.pop(key, None)
             if cached is not None:
                 self._cache[key] = cached  # The longest unused stands first.
                 return cached[0]
-        batches = read(place)
+        batches = [Part(columns) for columns in self._read(place)]
         self._keep(key, batches, place.end - place.start)
         return batches
 
-    def _keep(self, key: tuple[Segment, int, int], batches: list[Part], size: int) -> None:
+    def _keep(self, key: tuple[object, int, int], batches: list[Part], size: int) -> None:
         with self._lock:
             if key in self._cache:
                 return
@@ -117,16 +134,11 @@ class Recaller:
                 oldest = next(iter(self._cache))
                 self._cached_bytes -= self._cache.pop(oldest)[1]
 
-    def forget(self, segment: Segment) -> None:
-        """Let go of what was decoded from a segment that is no more."""
+    def forget(self, run: object) -> None:
+        """Let go of what was decoded from a run that is no more."""
         with self._lock:
-            for key in [key for key in self._cache if key[0] is segment]:
+            for key in [key for key in self._cache if key[0] is run]:
                 self._cached_bytes -= self._cache.pop(key)[1]
-
-
-def read(place: Place) -> list[Part]:
-    """Read and check a stretch of a segment."""
-    return [Part(found.columns()) for found in place.segment.batches(place.file, place.start, place.end)]
 
 
 def _first(part: Part) -> int:
