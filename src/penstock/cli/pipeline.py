@@ -48,6 +48,14 @@ def run_pipeline(
     every: Annotated[float, typer.Option(help="Seconds from one batch to the next with --continuous.", min=0.1)] = 10.0,
     reader: Annotated[str, typer.Option(help="Keeps our place in the log at the broker.", metavar="NAME")] = "lake",
     rows: Annotated[int, typer.Option(help="Records of a batch at most.", min=1)] = _ROWS_PER_BATCH,
+    signature_headers: Annotated[
+        str | None,
+        typer.Option(
+            help="Headers that are part of the signatures of dead letters from now on, separated by commas; "
+            "else as before, and those named exception, exception-type, error, error-type and error-code at first.",
+            metavar="NAMES",
+        ),
+    ] = None,
     master: Master = None,
 ) -> None:
     """Bring the change log of a broker into a lake.
@@ -58,7 +66,10 @@ def run_pipeline(
         spark = _spark(master)
         from penstock.pipeline.jobs.run import Run, run  # noqa: PLC0415
 
-        wanted = Run(url, lake, reader, rows, every_seconds=None if once else every)
+        headers = (
+            None if signature_headers is None else tuple(filter(None, map(str.strip, signature_headers.split(","))))
+        )
+        wanted = Run(url, lake, reader, rows, None if once else every, headers)
         count = run(spark, wanted, typer.echo)
     typer.echo(f"{count:,} more records are in the lake." if count else "There was nothing new.")
 

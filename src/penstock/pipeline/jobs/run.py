@@ -26,13 +26,17 @@ _LOOK_SECONDS = 1
 
 @dataclass(slots=True, frozen=True)
 class Run:
-    """What is to be run. `every_seconds`: until stopped, a batch so often; None: until what is there now is in."""
+    """What is to be run. `every_seconds`: until stopped, a batch so often; None: until what is there now is in.
+
+    `signature_headers`: those that are part of signatures from now on; None: as in the lake before.
+    """
 
     url: str
     lake: str
     reader: str
     rows_per_batch: int
     every_seconds: float | None = None
+    signature_headers: tuple[str, ...] | None = None
 
 
 def run(spark: SparkSession, wanted: Run, tell: Tell) -> int:
@@ -40,7 +44,7 @@ def run(spark: SparkSession, wanted: Run, tell: Tell) -> int:
     register(spark)
     log = LogClient(wanted.url)
     log.extent()  # tells in one sentence if there is nobody
-    batches = Batches(Lake(spark, wanted.lake), log, tell)
+    batches = Batches(Lake(spark, wanted.lake), log, tell, wanted.signature_headers)
     query = _query(spark, wanted, batches)
     try:
         _wait(query)
@@ -62,12 +66,15 @@ def _query(spark: SparkSession, wanted: Run, batches: "Batches") -> StreamingQue
 class Batches:
     """Takes batches into the lake, tells of each, and keeps what went wrong."""
 
-    def __init__(self, lake: Lake, log: LogClient, tell: Tell) -> None:
+    def __init__(
+        self, lake: Lake, log: LogClient, tell: Tell, signature_headers: tuple[str, ...] | None = None
+    ) -> None:
         self.lake = lake
         self.rows = 0
         self.failure: PenstockError | None = None
         self._log = log
         self._tell = tell
+        self._signature_headers = signature_headers
 
     def take(self, batch: DataFrame, _number: int) -> None:
         """Take a batch in."""
@@ -90,12 +97,12 @@ class Batches:
             self.lake.refresh()
             number = self.lake.last.number
             try:
-                return take_in(self.lake, batch)
+                return take_in(self.lake, batch, self._signature_headers)
             except (LakeChanged, PySparkException):
                 self.lake.refresh()
                 if self.lake.last.number == number:
                     raise
-        return take_in(self.lake, batch)
+        return take_in(self.lake, batch, self._signature_headers)
 
 
 def _wait(query: StreamingQuery) -> None:

@@ -13,7 +13,7 @@ commit: the JSON has the number after the last, and must not be there yet.
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.model.errors import Unavailable
 from penstock.pipeline.tables.files import Files
 from penstock.pipeline.tables.schemas import TABLES
+from penstock.pipeline.tables.signatures import FAILURE_HEADERS
 
 CHECKPOINT = "_checkpoint"
 _COMMITS, _STAGING = "_commits", "_staging"
@@ -43,6 +44,8 @@ class Commit:
     moves: dict[str, str] = field(default_factory=dict)
     removes: list[str] = field(default_factory=list)
     rows: int = 0
+    #: Headers that are part of the signatures of dead letters, from this commit on.
+    signature_headers: list[str] = field(default_factory=lambda: list(FAILURE_HEADERS))
 
 
 class LakeChanged(Unavailable):
@@ -161,11 +164,17 @@ class Staging:
         """Let files of the lake go with the commit."""
         self._removes.extend(paths)
 
-    def commit(self, progress: dict[str, int], rows: int = 0) -> Commit:
+    def commit(self, progress: dict[str, int], rows: int = 0, signature_headers: Sequence[str] | None = None) -> Commit:
         """Commit what was staged."""
         lake = self._lake
         commit = Commit(
-            lake.last.number + 1, self.name, {**lake.last.progress, **progress}, self._moves, self._removes, rows
+            number=lake.last.number + 1,
+            staging=self.name,
+            progress={**lake.last.progress, **progress},
+            moves=self._moves,
+            removes=self._removes,
+            rows=rows,
+            signature_headers=list(lake.last.signature_headers if signature_headers is None else signature_headers),
         )
         lake.commit(commit)
         return commit

@@ -1,5 +1,6 @@
 """Bringing a stretch of the change log into the lake: all four tables by one commit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -41,11 +42,13 @@ class Stretch:
         return [(day, folder) for day in days for folder in self.folders]
 
 
-def take_in(lake: Lake, log: DataFrame) -> Commit | None:
+def take_in(lake: Lake, log: DataFrame, signature_headers: Sequence[str] | None = None) -> Commit | None:
     """Bring those records of the log into the lake that are not in it yet; returns None if there are none.
 
     So a log that is told again, because nobody learned of the commit or a checkpoint was lost, brings nothing twice.
+    Signatures are made with these headers from now on; without any said, as before.
     """
+    names = lake.last.signature_headers if signature_headers is None else signature_headers
     staging = lake.begin()
     paths = staging.write("events", events(_unknown(lake, log)))
     new = staging.read("events")
@@ -59,8 +62,8 @@ def take_in(lake: Lake, log: DataFrame) -> Commit | None:
         rows = _stage_messages(lake, staging, new, minutes)
         _stage_minutes(lake, staging, minutes, rows, stretch)
     if stretch.graves:
-        _stage_dead_letters(lake, staging, new, stretch)
-    return staging.commit(stretch.progress, stretch.rows)
+        _stage_dead_letters(lake, staging, new, stretch, names)
+    return staging.commit(stretch.progress, stretch.rows, names)
 
 
 def gathered(rows: DataFrame, order: str) -> DataFrame:
@@ -129,7 +132,10 @@ def _stage_minutes(lake: Lake, staging: Staging, log: DataFrame, rows: DataFrame
     staging.replace(files)
 
 
-def _stage_dead_letters(lake: Lake, staging: Staging, new: DataFrame, stretch: Stretch) -> None:
+def _stage_dead_letters(
+    lake: Lake, staging: Staging, new: DataFrame, stretch: Stretch, signature_headers: Sequence[str]
+) -> None:
     files = lake.paths("dead_letters", stretch.graves)
-    staging.write("dead_letters", gathered(dead_letters(new, lake.read("dead_letters", files)), "signature"))
+    table = dead_letters(new, lake.read("dead_letters", files), signature_headers)
+    staging.write("dead_letters", gathered(table, "signature"))
     staging.replace(files)
