@@ -56,6 +56,7 @@ class Settings:
 
     listen: list[Address]
     stomp_listen: list[Address]
+    grpc_listen: list[Address]
     tls_cert: Path | None
     tls_key: Path | None
     data: Path
@@ -69,6 +70,8 @@ class Settings:
     reader_hold: int
     log_level: str
     limit: list[tuple[str, int | float]] = field(default_factory=list)
+    #: Names of what somebody has said; all else has its default.
+    said: frozenset[str] = frozenset()
 
     @property
     def retention(self) -> Retention:
@@ -183,6 +186,8 @@ OPTIONS = (
            metavar="HOST:PORT"),
     Option("stomp_listen", "Where STOMP alone is spoken, likewise; none for nowhere.", read_address,
            "127.0.0.1:61613", is_list=True, metavar="HOST:PORT"),
+    Option("grpc_listen", "Where gRPC is spoken, likewise.", read_address, "127.0.0.1:50051", is_list=True,
+           metavar="HOST:PORT"),
     Option("tls_cert", "Certificate of the doors with TLS, with those between it and a known root.", read_path,
            metavar="FILE"),
     Option("tls_key", "Its key.", read_path, metavar="FILE"),
@@ -218,6 +223,7 @@ def settings_from(command_line: Mapping[str, Any], environment: Mapping[str, str
     known = {option.name for option in OPTIONS}
     faults += [f"there is no setting {name!r} in {file}" for name in in_file if name not in known]
     values: dict[str, Any] = {}
+    said: set[str] = set()
     for option in OPTIONS:
         given = command_line.get(option.name)
         if given is not None and given != []:
@@ -228,9 +234,11 @@ def settings_from(command_line: Mapping[str, Any], environment: Mapping[str, str
             source, name = in_file[option.name], f"{option.name} in {file}"
         else:
             source, name = option.default, option.flag
+        if source is not option.default:
+            said.add(option.name)
         values[option.name] = _read(option, source, name, faults)
     if not faults:
-        settings = Settings(**values)
+        settings = Settings(**values, said=frozenset(said))
         faults += _contradictions(settings)
         if not faults:
             return settings
@@ -263,13 +271,14 @@ def _read(option: Option, source: Any, name: str, faults: list[str]) -> Any:
 def _contradictions(settings: Settings) -> list[str]:
     """Return what is wrong with settings that are well formed one by one."""
     faults = []
-    has_tls = any(address.tls for address in (*settings.listen, *settings.stomp_listen))
+    addresses = [*settings.listen, *settings.stomp_listen, *settings.grpc_listen]
+    has_tls = any(address.tls for address in addresses)
     if (settings.tls_cert is None) is not (settings.tls_key is None):
         faults.append("--tls-cert and --tls-key go together")
     elif settings.tls_cert is not None and not has_tls:
         faults.append("--tls-cert is for doors with TLS, and there is none: listen with tls:HOST:PORT")
-    if not settings.listen and not settings.stomp_listen:
-        faults.append("--listen and --stomp-listen are both none: nobody could come in")
+    if not addresses:
+        faults.append("--listen, --stomp-listen and --grpc-listen are all none: nobody could come in")
     if has_tls and settings.tls_cert is None:
         faults.append("tls:HOST:PORT needs --tls-cert and --tls-key")
     if settings.salvage and settings.store != JOURNAL:

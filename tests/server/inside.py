@@ -8,8 +8,9 @@ from functools import partial
 from penstock.assembly import languages
 from penstock.config import settings_from
 from penstock.runtime.runtime import Runtime
+from penstock.server.doorways import DoorAddress, Doorway
 from penstock.server.listening import Address
-from penstock.server.server import DoorAddress, Server, ServerOptions
+from penstock.server.server import Server, ServerOptions
 from penstock.store.port import Store
 from tests.served import Address as Place
 from tests.server.raw import Raw, Response
@@ -23,7 +24,8 @@ async def inside(store: Store) -> AsyncIterator[Place]:
     doors = [DoorAddress("native", "--listen", Address("127.0.0.1", 0))]
     server = Server(runtime, ServerOptions(doors), partial(languages, settings))
     said: list[str] = []
-    await server.start(said.append)
+    await server.recover()
+    await server.open([Doorway(door, None) for door in doors], said.append)
     try:
         host, _, port = said[0].removeprefix("native http://").partition(":")
         yield host, int(port)

@@ -40,6 +40,7 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 def test_a_port_that_is_taken_is_told_so() -> None:
     """With a guess why."""
     with bound_socket(Address("127.0.0.1", 0), "--listen") as taken:
+        taken.listen()
         address = Address(*taken.getsockname())
         with pytest.raises(Unavailable, match=rf"cannot listen on {address} \(--listen\): .*is another program there"):
             bound_socket(address, "--listen")
@@ -54,13 +55,10 @@ def test_an_address_of_others_is_told_so() -> None:
 
 def test_a_peer_whose_machine_is_gone_is_found_out() -> None:
     """By TCP itself, within two minutes: nothing else asks a peer that holds messages and has nothing to say."""
-    with (
-        bound_socket(Address("127.0.0.1", 0), "--listen") as listener,
-        socket.create_connection(listener.getsockname()),
-    ):
+    with bound_socket(Address("127.0.0.1", 0), "--listen") as listener:
+        listener.listen()
         listener.setblocking(True)
-        connection, _ = listener.accept()
-        with connection:
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as connection:
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             if hasattr(socket, "TCP_KEEPIDLE"):
                 options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

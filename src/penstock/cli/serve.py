@@ -17,7 +17,9 @@ from penstock.assembly import assembled
 from penstock.cli.errors import errors_told
 from penstock.config import OPTIONS, Option, settings_from
 from penstock.model.errors import PenstockError, StoreFailed
-from penstock.server.server import Server
+from penstock.server.server import READY
+from penstock.server.standby import STANDBY
+from penstock.server.succession import Succession
 
 CONFIG = "config"
 #: How long a thread may keep the interpreter while another wants it. The thread that commits wants it for moments, and
@@ -68,24 +70,28 @@ _CONFIG = Parameter(
 serve.__signature__ = Signature([*map(_parameter, OPTIONS), _CONFIG])  # type: ignore[attr-defined]
 
 
-def _run(server: Server) -> PenstockError | None:
+def _run(succession: Succession) -> PenstockError | None:
     sys.setswitchinterval(SWITCH_SECONDS)
     if find_spec("uvloop") is not None:
         import uvloop  # noqa: PLC0415  # it is not there on every platform
 
-        return uvloop.run(_serve(server))
-    return asyncio.run(_serve(server))
+        return uvloop.run(_serve(succession))
+    return asyncio.run(_serve(succession))
 
 
-async def _serve(server: Server) -> PenstockError | None:
+async def _serve(succession: Succession) -> PenstockError | None:
     """Serve until a signal; returns why promises could not be kept, if so."""
-    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    await server.start(typer.echo)
-    gc.freeze()  # what is there now stays: a broker with many messages need not be looked through for garbage
-    gc.set_threshold(GARBAGE_OBJECTS)
-    await stopped.wait()
-    await server.stop()
-    return server.failure
+        loop.add_signal_handler(number, succession.stop)
+    return await succession.run(_say)
+
+
+def _say(line: str) -> None:
+    typer.echo(line)
+    if line == READY:
+        gc.freeze()  # what is there now stays: a broker with many messages need not be looked through for garbage
+        gc.set_threshold(GARBAGE_OBJECTS)
+    elif line.startswith(STANDBY):
+        gc.unfreeze()  # what was there is of a broker that has lost its store
+        gc.collect()

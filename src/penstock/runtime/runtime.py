@@ -8,8 +8,7 @@ import asyncio
 import os
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.engine.engine import Engine
@@ -20,6 +19,7 @@ from penstock.model.records import Kind, Record
 from penstock.model.stages import Level, Stage
 from penstock.runtime.clock import Clock
 from penstock.runtime.commits import Commit, Committer
+from penstock.runtime.keeping import Keeping
 from penstock.runtime.recovery import Restored, restore
 from penstock.runtime.upkeep import Upkeep
 from penstock.runtime.writing import Writing
@@ -44,7 +44,7 @@ class Runtime:
     ) -> None:
         self.store = store
         self.clock = clock or Clock()
-        self.now = self.clock.now
+        self.now: Callable[[], float] = self._now_while_ours if store.is_shared else self.clock.now
         self.engine = Engine(recall=self._recall if store.recalls else None, limits=limits, auto_create=auto_create)
         #: Why nothing is promised any more.
         self.failure: StoreError | None = None
@@ -62,7 +62,7 @@ class Runtime:
         self._after_write: list[Callable[[], None]] = []
         self._after_sync: list[Callable[[], None]] = []
         self._held_back: deque[Future[None]] = deque()
-        self._holds_gone: list[int] | None = None
+        self.keeping = Keeping()
         self._waiting: dict[Callable[[], None], None] = {}
         self._is_scheduled = False
         self.is_stopping = self.is_stopped = False
@@ -280,9 +280,7 @@ class Runtime:
         commit.synced, self._synced = self._synced, []
         commit.after_write, self._after_write = self._after_write, []
         commit.after_sync, self._after_sync = self._after_sync, []
-        if self._holds_gone is not None:
-            self._holds_gone += commit.gone
-            commit.gone = []
+        commit.gone = self.keeping.sift(commit.gone)
         if self._committer is None:
             self.store.write(commit.first, commit.records, commit.gone)
             self._on_write(commit)
@@ -344,6 +342,15 @@ class Runtime:
         await future
 
     # Time.
+
+    def _now_while_ours(self) -> float:
+        """Return the time, once it is sure that nobody else writes to the store; else promise nothing from now on."""
+        if self.failure is None:
+            try:
+                self.store.check()
+            except StoreError as error:
+                self.fail(error)
+        return self.clock.now()
 
     def _arm(self, now: float) -> None:
         """See that the sweeper comes when something becomes due before its next round."""
@@ -423,16 +430,6 @@ class Runtime:
         return StoreFailed(f"the broker has stopped: {self.failure}", **{"key": "store", "cause": self.failure, **data})
 
     # Records.
-
-    @contextmanager
-    def all_kept(self) -> Iterator[None]:
-        """Have the store keep all that it has: what is settled meanwhile is given up afterwards."""
-        self._holds_gone = []
-        try:
-            yield
-        finally:
-            self._effects.gone += self._holds_gone
-            self._holds_gone = None
 
     def _recall(self, sequences: Sequence[int]) -> list[Record]:
         """Give the engine records back, from memory if they are not in the store yet."""

@@ -52,14 +52,13 @@ def parsed_address(text: str, option: str) -> Address:
 
 
 def bound_socket(address: Address, option: str) -> socket.socket:
-    """Return a listening socket, or say in a sentence why there is none."""
+    """Return a socket that can listen there, or say in a sentence why there is none."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _ask_whether_alive(listener)
         listener.bind((address.host, address.port))
-        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError as error:
         listener.close()

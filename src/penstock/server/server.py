@@ -2,14 +2,13 @@
 
 import asyncio
 import secrets
-import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol
 
 from penstock import __version__
 from penstock.model.access import Access
@@ -17,6 +16,7 @@ from penstock.model.errors import BadRequest, PenstockError
 from penstock.protocols.door import Carrier, Door, Greeting, MessageSession, Session
 from penstock.runtime.runtime import Runtime
 from penstock.server.connection import StreamConnection
+from penstock.server.doorways import DoorAddress, Doorway
 from penstock.server.house import House
 from penstock.server.http.connection import HttpConnection
 from penstock.server.http.health import Health
@@ -26,20 +26,30 @@ from penstock.server.http.redriving import Redriving
 from penstock.server.http.site import Site, WebSocketRoute
 from penstock.server.http.stages import Stages
 from penstock.server.limits import ServerLimits
-from penstock.server.listening import Address, bound_socket
 from penstock.server.login import Logins
 from penstock.server.sniffing import Language, Stranger
-from penstock.server.tls import TlsDoor
 from penstock.server.users import UserFile
 from penstock.server.watch import StoreWatch
 from penstock.server.wheel import Wheel
 
 #: Best first.
 STOMP_SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
+#: The last that is said before clients can come in.
+READY = "ready"
 #: Files that are open beside connections: segments, indexes, listeners.
 _OTHER_FILES = 256
 _FILES_WANTED = 1 << 20
 _FILES_OF_MACOS = 10_240  # it says that there is no limit, and refuses more
+
+
+class OwnDoor(Protocol):
+    """A door that listens by itself, since its protocol is spoken by a library of its own."""
+
+    async def open(self, say: Callable[[str], None]) -> None:
+        """Let clients in, and say where."""
+
+    async def close(self) -> None:
+        """Release what peers hold, answer what was begun, and answer nobody any more."""
 
 
 class Languages(NamedTuple):
@@ -51,22 +61,8 @@ class Languages(NamedTuple):
     lines: Callable[[Carrier], Session]
     frames: Callable[[Carrier], Session]
     messages: Callable[[Carrier, Greeting], MessageSession]
-
-
-@dataclass(slots=True, frozen=True)
-class DoorAddress:
-    """A protocol at an address."""
-
-    name: str  # as it is printed when the server is ready: `native` is the port that speaks everything
-    option: str  # where the address was said
-    address: Address
-
-    @property
-    def line(self) -> str:
-        """What is printed, without the address."""
-        if self.name != "native":
-            return f"{self.name} "
-        return f"{self.name} {'https' if self.address.tls else 'http'}://"
+    #: None if it is spoken nowhere.
+    grpc: OwnDoor | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,6 +74,8 @@ class ServerOptions:
     users: UserFile | None = None
     origins: frozenset[str] = frozenset()
     limits: ServerLimits = field(default_factory=ServerLimits)
+    #: Doors that listen by themselves.
+    own_doors: list[DoorAddress] = field(default_factory=list)
 
 
 class Server:
@@ -86,35 +84,39 @@ class Server:
     def __init__(
         self, runtime: Runtime, options: ServerOptions, languages: Callable[[Runtime, Door], Languages]
     ) -> None:
-        _check(options)
         self._runtime = runtime
         self._options = options
         self._languages = languages(runtime, self)
-        self._listeners: list[asyncio.Server | TlsDoor] = []
+        self._doorways: list[Doorway] = []
         self._house: House
         self._logins: Logins
         self._site: Site
 
-    async def start(self, say: Callable[[str], None]) -> None:
-        """Recover, listen, and say where."""
-        options, loop = self._options, asyncio.get_running_loop()
-        sockets = [(door, bound_socket(door.address, door.option)) for door in options.doors]
-        connections_max = min(options.limits.connections_max, _room_for_connections(_raised_file_limit()))
-        self._logins = Logins(options.users, options.limits, loop)
+    async def recover(self) -> None:
+        """Bring the broker to where it was."""
         await self._runtime.start()
         self._languages.prepare()
-        self._house = House(self._runtime, options.limits, connections_max, Wheel(loop), loop.time)
+
+    async def open(self, doorways: list[Doorway], say: Callable[[str], None]) -> None:
+        """Let clients in, and say where."""
+        self._doorways = doorways
+        self._logins = Logins(self._options.users, self._options.limits, asyncio.get_running_loop())
+        self._house = new_house(self._runtime, self._options.limits)
         self._site = self._built_site()
         StoreWatch(self._house)
-        for door, listener in sockets:
-            await self._listen(door, listener)
-            say(f"{door.line}{_where(listener)}")
-        say("ready")
+        for doorway in doorways:
+            await doorway.open(self._house, self._general_door() if doorway.name == "native" else self._stomp_door())
+            say(doorway.line)
+        if self._languages.grpc is not None:
+            await self._languages.grpc.open(say)
+        say(READY)
 
     async def stop(self) -> None:
         """Stop accepting, release what clients hold, make everything durable."""
-        for listener in self._listeners:
-            listener.close()
+        for doorway in self._doorways:
+            doorway.close()
+        if self._languages.grpc is not None:
+            await self._languages.grpc.close()
         for guest in list(self._house.guests):
             guest.stop()
         self._logins.close()
@@ -149,14 +151,6 @@ class Server:
         site.websockets = {"/stomp": stomp, "/ws": stomp, "/connect/": native, "/connect": native}
         return site
 
-    async def _listen(self, door: DoorAddress, listener: socket.socket) -> None:
-        make = self._general_door() if door.name == "native" else self._stomp_door()
-        if door.address.tls and self._options.tls is not None:
-            self._listeners.append(TlsDoor(self._house, listener, self._options.tls, make))
-            return
-        doorkeeper = partial(Doorkeeper, self._house, make)
-        self._listeners.append(await asyncio.get_running_loop().create_server(doorkeeper, sock=listener))
-
     def _stomp_door(self) -> Callable[[], asyncio.Protocol]:
         """Return what makes connections that speak STOMP from their first byte on."""
         return partial(StreamConnection, self._languages.stomp, self._house)
@@ -173,34 +167,17 @@ class Server:
         return partial(Stranger, house, makers)
 
 
-class Doorkeeper(asyncio.Protocol):
-    """Lets a connection in, or tells it that it is one too many.
-
-    It does so when the connection is there: until then event loops accept many at a time, which nobody has counted yet.
-    """
-
-    def __init__(self, house: House, make: Callable[[], asyncio.Protocol]) -> None:
-        self._house = house
-        self._make = make
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand it on, or close it; what the peer speaks is not known yet."""
-        stream = cast("asyncio.Transport", transport)
-        if self._house.has_room:
-            protocol = self._make()
-            stream.set_protocol(protocol)
-            protocol.connection_made(stream)
-        else:
-            stream.write(
-                f"error: there are {self._house.connections_max} connections already (connections_max)\n".encode()
-            )
-            stream.close()
+def new_house(runtime: Runtime, limits: ServerLimits) -> House:
+    """Return a house for as many connections as the limits and the system allow."""
+    loop = asyncio.get_running_loop()
+    connections_max = min(limits.connections_max, _room_for_connections(_raised_file_limit()))
+    return House(runtime, limits, connections_max, Wheel(loop), loop.time)
 
 
-def _check(options: ServerOptions) -> None:
+def check(options: ServerOptions) -> None:
     """Raise if a door cannot be opened as it is, with all that is wrong."""
     faults = []
-    for door in options.doors:
+    for door in (*options.doors, *options.own_doors):
         if door.address.tls and options.tls is None:
             faults.append(f"{door.option} tls:{door.address} needs --tls-cert and --tls-key")
         if not door.address.is_loopback and options.users is None:
@@ -225,8 +202,3 @@ def _raised_file_limit() -> int:
 
 def _room_for_connections(files: int) -> int:
     return max(files - _OTHER_FILES, files // 2)
-
-
-def _where(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return str(Address(host, port))

@@ -27,6 +27,8 @@ class StoreWatch(Timed):
         """Tell what has changed since the last look."""
         runtime = self._house.runtime
         if runtime.failure is not None:
+            if runtime.store.is_shared:
+                return inf  # whoever waits for the store to come back tells of it
             LOG.error("nothing is promised any more, start the broker anew: %s", runtime.failure)
             return inf
         if runtime.has_room is not self._had_room:

@@ -121,6 +121,13 @@ class Store(ABC):
         """
         return True
 
+    def check(self) -> None:
+        """Raise `StoreFailed` if somebody else may be writing to a store that is shared.
+
+        Cheap: asked whenever the broker looks at its clock, which it does before it does anything else. A process that
+        was stopped and goes on sees the clock jump, and must not hand out what another has handed out meanwhile.
+        """
+
     @abstractmethod
     def open(self) -> Recovered:
         """Take the store for this process and recover it; raises a `StoreError` when that cannot be."""
@@ -162,10 +169,7 @@ class Store(ABC):
         """Learn, after `open` and before the first write, the ascending sequences of the messages still needed."""
 
     def has_room(self) -> bool:
-        """Whether new messages can be taken; settlements always fit. Cheap: asked at each wake-up, before anything else.
-
-        `StoreFailed` says that nothing may be handed out any more, since somebody else may be writing by now.
-        """
+        """Whether new messages can be taken; settlements always fit. Cheap: asked at each wake-up."""
         return True
 
     def make_room(self) -> bool:

@@ -50,7 +50,7 @@ class Answers:
 
     def refuse(self, error: PenstockError, label: int | None, level: Level = Level.READY) -> None:
         """Tell that a request is not fulfilled, and why."""
-        self.promise(level, Refusal(label=label, code=error.code, key=error.key, text=error.message))
+        self._until(level).append(refusal(self.writer, error, label))
 
     def send(self, frames: Sequence[bytes]) -> None:
         """Send frames at once."""
@@ -82,3 +82,8 @@ class Answers:
         if level is Level.READY:
             return self.out
         return self.synced if level is Level.SYNC else self.written
+
+
+def refusal(writer: Writer, error: PenstockError, label: int | None = None) -> bytes:
+    """Return what tells that a request is not fulfilled, and why."""
+    return writer.answer(Refusal(label=label, code=error.code, key=error.key, text=error.message))

@@ -236,6 +236,8 @@ class Session:
     def _handle_all(self, found: Found) -> None:
         peer, now = self._peer, self._port.now()
         for place, request in enumerate(found):
+            if self.is_closed:  # by the request before, or by the look at the time: the broker may have lost its store
+                return
             label = request.label
             try:
                 if label is not None and label > UINT64_MAX:
@@ -252,8 +254,6 @@ class Session:
                     peer = self._peer
             except PenstockError as error:
                 self._answers.refuse(error, label)
-            if self.is_closed:
-                return
             if self._ahead is not None:
                 self._ahead += found[place + 1 :]
                 return

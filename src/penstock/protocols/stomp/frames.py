@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple, TypeAlias
 
+from penstock.model.errors import PenstockError
+
 _LINE_ENDS = re.compile(rb"[\r\n]*")
 _HEAD_END = re.compile(rb"\n\r?\n")
 _ESCAPES = {b"\\r": b"\r", b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\"}
@@ -305,3 +307,10 @@ def escaped(text: bytes) -> bytes:
 def unescapable(text: bytes) -> bytes:
     """Return a name or a value as version 1.0 can have it, which knows no escapes."""
     return _TO_ESCAPE.sub(lambda found: _UNESCAPABLE.get(found.group(), found.group()), text)
+
+
+def error_frame(error: PenstockError) -> bytes:
+    """Return what tells a peer of an error before anything is known of it."""
+    body = error.message.encode(errors="replace")
+    head = b"ERROR\nmessage:%b\ncontent-type:text/plain\ncontent-length:%d\n\n" % (error.code.encode(), len(body))
+    return head + body + b"\0"
