@@ -18,6 +18,7 @@ pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
 
 from pyspark.sql import SparkSession
 
+from penstock.pipeline.jobs.sending import Pace
 from penstock.pipeline.source import register
 from penstock.pipeline.tables.lake import CHECKPOINT, Lake
 
@@ -79,7 +80,8 @@ def _play(url: str) -> None:
     with penstock.sync.connect(url) as broker:
         broker.create_queue("orders", tags=["eu"], retry_limit=1)
         for number in range(ORDERS):
-            broker.enqueue("orders", b"order %d" % number, tags=["eu"], priority=9, headers={"number": str(number)})
+            said = {"headers": {"number": str(number)}, "key": f"key {number}", "group": f"group {number}"}
+            broker.enqueue("orders", b"order %d" % number, tags=["eu"], priority=9, **said)
         for number in range(ORDERS - 5):
             message = broker.poll("orders", tags=["eu"])
             if number < DOOMED:
@@ -113,27 +115,94 @@ def test_messages_agree_with_the_broker(archive: Archive) -> None:
     assert counts == {"finish": ORDERS - 5 - DOOMED, "drop": DOOMED, None: 5}
 
 
-def test_dead_letters_go_back_to_the_broker(archive: Archive) -> None:
-    """Chosen by SQL on their signatures, first for a trial; what was not chosen stays away."""
-    options = ["replay", "--url", archive.url, "--from", "dead_letters", "--to", "again"]
-    where = ["--where", "signature = 'oven <number> is cold' and text <> 'order 0'"]
-    assert f"again: {DOOMED - 1}" in archive.command(*options, *where, "--dry-run").output
+LETTERS = (
+    "replay",
+    "--from",
+    "dead_letters",
+    "--to",
+    "again",
+    "--where",
+    "signature like 'oven%' and text <> 'order 0'",
+)
+
+
+def test_a_dry_run_shows_what_would_go_where(archive: Archive) -> None:
+    """By queue and signature, with an example that cannot trouble a terminal; nobody is sent anything."""
+    told = archive.command(*LETTERS, "--url", "penstock://127.0.0.1:1", "--dry-run").output
+    assert f"again: {DOOMED - 1}\n  {DOOMED - 1} × oven <number> is cold\n    message " in told
+    assert f"order {DOOMED - 1}\n{DOOMED - 1} messages would be sent.\n" in told
+    messages = archive.command("replay", "--where", f"channel = '{SLY}' or sequence = 1", "--dry-run").output
+    assert f"{SLY}: 1\n  for example\n    message " in messages
+    assert "\x00" not in messages
+
+
+def test_dead_letters_leave_their_queue_once(archive: Archive) -> None:
+    """Chosen by SQL on their signatures; run again, nothing goes twice, before the lake knows of it and after."""
     with penstock.sync.connect(archive.url) as broker:
-        assert not any(queue["queue"] == "again" for queue in broker.queues())
-        archive.command(*options, *where, "--rate", "1000")
-        assert broker.status("again").ready == DOOMED - 1
+        assert "5 messages were sent." in archive.command(*LETTERS, "--url", archive.url, "--rate", "1000").output
+        assert (broker.status("again").ready, broker.status("DLQ.orders", tags=["eu"]).ready) == (5, 1)
+        again = archive.command(*LETTERS, "--url", archive.url).output
+        assert "0 messages were sent.\n5 were no longer waiting in their dead letter queue." in again
         message = broker.poll("again")
-        assert message.body == b"order 1"
+        assert (bytes(message.body), message.priority) == (b"order 1", 9)
         assert message.headers["number"] == "1"
         assert message.headers["death-reason"] == "oven 1 is cold"
+        assert broker.status("again").ready == 4
+        archive.run()
+        assert archive.command(*LETTERS, "--dry-run").output == "0 messages would be sent.\n"
+        republished = archive.lake.read("events").where(f"channel = 'again' and sequence = {message.sequence}")
+        assert republished.where("key = 'key 1' and group = 'group 1'").count() == 1
 
 
-def test_a_filter_that_makes_no_sense_is_told(archive: Archive) -> None:
-    """With the columns that there are, and exit code 2."""
-    done = archive.refused("replay", "--url", archive.url, "--where", "colour = 3")
+def test_copies_of_dead_letters_leave_them_where_they_are(archive: Archive) -> None:
+    """With --keep, also of those that are in their queue no longer; the archive has none of them twice."""
+    keep = [*LETTERS[:4], "kept", "--keep", *LETTERS[5:]]
+    with penstock.sync.connect(archive.url) as broker:
+        before = broker.status("DLQ.orders", tags=["eu"]).ready
+        assert "5 messages were sent." in archive.command(*keep, "--url", archive.url).output
+        assert (broker.status("kept").ready, broker.status("DLQ.orders", tags=["eu"]).ready) == (5, before)
+        message = broker.poll("kept")
+        assert (bytes(message.body), message.priority) == (b"order 1", 9)
+    archived = archive.command("replay", "--where", "text = 'order 1' and channel = 'orders'", "--dry-run").output
+    assert archived.endswith("\n1 messages would be sent.\n")
+    copies = archive.command("replay", "--where", "channel in ('again', 'DLQ.orders')", "--dry-run").output
+    assert copies == "0 messages would be sent.\n"
+
+
+def test_letters_that_have_no_room_are_told(archive: Archive) -> None:
+    """They stay, and the exit code is 1."""
+    with penstock.sync.connect(archive.url) as broker:
+        broker.create_queue("small", max_length=1)
+        broker.enqueue("small", b"full")
+        done = archive.refused("replay", "--url", archive.url, "--from", "dead_letters", "--to", "small")
+        assert done.exit_code == 1
+        assert "1 stay there" in done.output
+        assert broker.status("DLQ.orders", tags=["eu"]).ready == 1
+
+
+def test_the_pace_is_kept() -> None:
+    """A tenth of a second's messages at a time, and a pause for each that came too early."""
+    pace = Pace(50.0)
+    assert pace.at_once == 5
+    assert 9.0 < pace.pause_seconds(500) <= 10.0
+    assert (Pace(0.5).at_once, Pace(None).pause_seconds(10**9)) == (1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("colour = 3", "colour"),
+        ("cast(text as int) > 3", "CAST_INVALID_INPUT|cannot be cast"),
+        ("priority =", "Syntax"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_told(archive: Archive, where: str, told: str) -> None:
+    """In a sentence, with the columns that there are, and exit code 2; also what shows only in some rows."""
+    done = archive.refused("replay", "--url", archive.url, "--where", where)
     assert done.exit_code == 2
-    assert "colour" in done.output
+    assert re.search(told, done.output, re.IGNORECASE), done.output
     assert "priority, headers" in done.output
+    assert done.output.count("\n") == 2
 
 
 class Page(HTMLParser):

@@ -3,7 +3,6 @@
 Spark is heavy and need not be installed, so what needs it is imported by the command that uses it.
 """
 
-import asyncio
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock.cli.channels import URL, Url
-from penstock.cli.errors import errors_told
+from penstock.cli.errors import FAILED, errors_told
 from penstock.model.errors import BadRequest, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from penstock.pipeline.jobs.replay import Plan
 
 pipeline = typer.Typer(
     name="pipeline",
@@ -93,7 +94,7 @@ def report(
 
 
 @pipeline.command()
-def replay(
+def replay(  # noqa: PLR0913  # options of the command line
     lake: LakeAt,
     url: Url = URL,
     *,
@@ -108,35 +109,54 @@ def replay(
         str | None, typer.Option(help="A queue for all of them; else each goes to where it was.", metavar="QUEUE")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Messages a second at most.", min=0.001)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many would go where.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave dead letters in their queues, and send copies of all, each time anew.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell how many would go where, with examples.")
+    ] = False,
     master: Master = None,
 ) -> None:
-    """Send messages of the lake to a broker again.
+    """Send messages of the lake to a broker again. Dead letters leave their queue by that, so none is sent twice.
 
     They can be chosen by shard, sequence, channel_type, channel, tags, time, priority, headers, key, group and text (the
-    body); dead letters also by reason, signature, attempts, subscriber and moved_to.
+    body); dead letters also by reason, signature, attempts, subscriber, moved_to, grave and grave_tags.
     """
     with errors_told():
         if source not in {"messages", "dead_letters"}:
             raise BadRequest("--from must be messages or dead_letters", key="from")
         spark = _spark(master)
-        from penstock.pipeline.jobs.replay import Replay, chosen, planned, send  # noqa: PLC0415
+        from penstock.pipeline.jobs.replay import Replay, chosen, planned  # noqa: PLC0415
+        from penstock.pipeline.jobs.sending import send  # noqa: PLC0415
         from penstock.pipeline.tables.lake import Lake  # noqa: PLC0415
 
-        wanted = Replay(source, where, to, rate)
+        wanted = Replay(source, where, to, rate, keep)
         messages = chosen(Lake(spark, lake), wanted)
         plan = planned(messages, wanted)
-        for target, count in sorted(plan.targets.items()):
-            typer.echo(f"{target}: {count:,}")
-        if plan.passed_over:
-            typer.echo(f"passed over: {plan.passed_over:,} dead letters of topics; --to QUEUE takes them", err=True)
-        total = sum(plan.targets.values())
-        if dry_run or not total:
-            typer.echo(f"{total:,} messages would be sent.")
+        _tell_plan(plan)
+        if dry_run or not plan.total:
+            typer.echo(f"{plan.total:,} messages would be sent.")
             return
         with _bar() as bar:
-            sent = asyncio.run(send(url, messages, wanted, total, _advanced(bar)))
-    typer.echo(f"{sent:,} messages were sent.")
+            sent = send(url, messages, wanted, plan.total, _advanced(bar))
+    typer.echo(f"{sent.moved:,} messages were sent.")
+    if sent.gone:
+        typer.echo(f"{sent.gone:,} were no longer waiting in their dead letter queue.")
+    if sent.refused:
+        typer.echo(
+            f"{sent.refused:,} stay there: where they go is full, or has a newer message of their key.", err=True
+        )
+        raise typer.Exit(FAILED)
+
+
+def _tell_plan(plan: "Plan") -> None:
+    for target, shares in plan.targets.items():
+        typer.echo(f"{target}: {sum(share.count for share in shares):,}")
+        for share in shares:
+            typer.echo(f"  {share.count:,} × {share.signature}" if share.signature else "  for example")
+            typer.echo(f"    {share.example}")
+    if plan.passed_over:
+        typer.echo(f"passed over: {plan.passed_over:,} dead letters of topics; --to QUEUE takes them", err=True)
 
 
 @pipeline.command()

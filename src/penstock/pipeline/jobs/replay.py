@@ -1,34 +1,25 @@
-"""`penstock pipeline replay`: messages out of the lake into a broker, chosen by SQL and sent no faster than wanted.
+"""`penstock pipeline replay`: which messages of the lake are meant, chosen by SQL, and where they would go.
 
-A dead letter keeps its headers, as one does that the broker itself redrives. The messages stay where they are: in the
-lake, and in the dead letter queue.
+Dead letters are those that still lie in their queue as far as the lake knows; the broker has the last word on it.
 """
 
-import asyncio
-import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
-from penstock.client.client import Client, connect
 from penstock.model.errors import BadRequest
 from penstock.pipeline.jobs.session import sentence_of
 from penstock.pipeline.tables.dead_letters import deaths
 from penstock.pipeline.tables.lake import Lake
 
-#: Called with how many were sent, and of how many.
-Progress = Callable[[int, int], None]
 MESSAGES, DEAD_LETTERS = "messages", "dead_letters"
-#: Messages that are sent at once; with a rate, those of a tenth of a second, so that it is kept evenly.
-_AT_ONCE = 500
-_PARTS_OF_A_SECOND = 10
+#: Characters of an example that a terminal has room for.
+_EXAMPLE_CHARACTERS = 100
 
 _COLUMNS = (
     "shard",
@@ -43,103 +34,150 @@ _COLUMNS = (
     "group",
     "body",
 )
-_ABOUT_DEATHS = ("subscriber", "reason", "signature", "attempts", "moved_to")
+_ABOUT_DEATHS = ("subscriber", "reason", "signature", "attempts", "moved_to", "grave", "grave_tags")
 
 
 @dataclass(slots=True, frozen=True)
 class Replay:
-    """Which messages go where. `target`: a queue for all of them; None: each to where it was."""
+    """Which messages go where. `target`: a queue for all of them; None: each to where it was.
+
+    `keep`: whether dead letters stay in their queues, and copies of all of them are sent, also of those taken from there.
+    """
 
     source: str
     where: str | None = None
     target: str | None = None
     rate: float | None = None
+    keep: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether messages are taken from where they lie."""
+        return self.source == DEAD_LETTERS and not self.keep
+
+
+class Target(NamedTuple):
+    """A queue or topic that messages are sent to."""
+
+    type: str
+    name: str
+    tags: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.type == "topic":
+            return f"topic {self.name}"
+        return f"{self.name}{{{','.join(self.tags)}}}" if self.tags else self.name
 
 
 @dataclass(slots=True, frozen=True)
-class Replayed:
-    """How many messages were sent, or would be, by where to; and how many could not be: dead letters of topics."""
+class Share:
+    """Messages that go to one place; dead letters by their signature. `target` is None if they can go nowhere."""
 
-    targets: dict[str, int]
-    passed_over: int = 0
+    target: Target | None
+    signature: str | None
+    count: int
+    example: str
+
+
+@dataclass(slots=True, frozen=True)
+class Plan:
+    """What would be sent."""
+
+    shares: list[Share]
+
+    @property
+    def targets(self) -> dict[str, list[Share]]:
+        """The shares of each place that messages go to, the largest first."""
+        names = sorted({str(share.target) for share in self.shares if share.target is not None})
+        return {name: [share for share in self.shares if str(share.target) == name] for name in names}
+
+    @property
+    def total(self) -> int:
+        """How many would be sent."""
+        return sum(share.count for share in self.shares if share.target is not None)
+
+    @property
+    def passed_over(self) -> int:
+        """How many can go nowhere: dead letters of topics."""
+        return sum(share.count for share in self.shares if share.target is None)
 
 
 def chosen(lake: Lake, replay: Replay) -> DataFrame:
     """Return the messages that are meant: the columns to choose by, and the body, also as `text`."""
-    log = lake.read("events")
-    if replay.source == DEAD_LETTERS:
-        rows = deaths(log).withColumn("priority", F.lit(None).cast("long")).select(*_COLUMNS, *_ABOUT_DEATHS)
-    else:
-        rows = log.where(F.col("kind").isin("publish", "fast_pop")).select(*_COLUMNS)
+    rows = _dead_letters(lake, replay) if replay.source == DEAD_LETTERS else _messages(lake)
     rows = rows.where("body is not null").withColumn("text", F.col("body").cast("string"))
     if replay.where is None:
         return rows
-    try:
+    with _filter_told(rows):
         return rows.where(replay.where)
-    except PySparkException as error:
-        columns = ", ".join(rows.columns)
-        raise BadRequest(
-            f"--where is not understood: {sentence_of(error)}\nThere are {columns}.", key="where"
-        ) from None
 
 
-def planned(rows: DataFrame, replay: Replay) -> Replayed:
+def planned(rows: DataFrame, replay: Replay) -> Plan:
     """Return what would be sent."""
-    counts = rows.groupBy("channel_type", "channel", F.coalesce("tags", F.array()).alias("tags")).count().collect()
-    targets: Counter[str] = Counter()
-    passed_over = 0
-    for row in counts:
-        name = _target_name(row.asDict(), replay)
-        if name is None:
-            passed_over += row["count"]
-        else:
-            targets[name] += row["count"]
-    return Replayed(dict(targets), passed_over)
+    is_death = "signature" in rows.columns
+    shown = F.struct("sequence", F.date_format("time", "yyyy-MM-dd HH:mm:ss").alias("time"), _excerpt().alias("text"))
+    kinds = rows.groupBy(
+        "channel_type",
+        "channel",
+        F.coalesce("tags", F.array()).alias("tags"),
+        (F.col("signature") if is_death else F.lit(None).cast("string")).alias("signature"),
+    )
+    with _filter_told(rows):
+        found = kinds.agg(F.count("*").alias("number"), F.max_by(shown, "sequence").alias("example")).collect()
+    shares = [
+        Share(target_of(row.asDict(), replay), row["signature"], row["number"], _example(row["example"]))
+        for row in found
+    ]
+    return Plan(sorted(shares, key=lambda share: (-share.count, share.signature or "")))
 
 
-async def send(url: str, rows: DataFrame, replay: Replay, total: int, progress: Progress) -> int:
-    """Send the messages in the order of their publishes; returns how many when all are on the broker's disk."""
-    run = uuid.uuid4().hex
-    messages = (row.asDict() for row in rows.orderBy("shard", "sequence").toLocalIterator())
-    wanted = (row for row in messages if _target_name(row, replay) is not None)
-    at_once = _AT_ONCE if replay.rate is None else max(1, min(_AT_ONCE, int(replay.rate / _PARTS_OF_A_SECOND)))
-    sent, started = 0, monotonic()
-    async with connect(url) as broker:
-        for part in _parts(wanted, at_once):
-            await asyncio.gather(*(_sent(broker, row, replay, run) for row in part))
-            sent += len(part)
-            progress(sent, total)
-            if replay.rate is not None:
-                await asyncio.sleep(started + sent / replay.rate - monotonic())
-    return sent
+def target_of(row: dict[str, Any], replay: Replay) -> Target | None:
+    """Return where a message goes; a dead letter of one subscriber goes nowhere, since its topic has others."""
+    if replay.target is not None:
+        return Target("queue", replay.target)
+    if row["channel_type"] == "topic":
+        return None if replay.source == DEAD_LETTERS else Target("topic", row["channel"])
+    return Target("queue", row["channel"], tuple(row["tags"] or ()))
 
 
-async def _sent(broker: Client, row: dict[str, Any], replay: Replay, run: str) -> None:
-    """Send a message: once, also if the connection is lost before its confirmation has come."""
-    given: dict[str, Any] = {
-        "headers": row["headers"],
-        "dedup_id": f"{run}-{row['shard']}-{row['sequence']}",
-    }
-    if row["priority"] is not None:
-        given["priority"] = row["priority"]
-    if replay.target is None and row["channel_type"] == "topic":
-        await broker.publish(row["channel"], bytes(row["body"]), **given)
-        return
-    tags = row["tags"] if replay.target is None else []
-    await broker.enqueue(
-        replay.target or row["channel"], bytes(row["body"]), tags=tags or [], group=row["group"], **given
+def _messages(lake: Lake) -> DataFrame:
+    """Return what clients have published: what died or was redriven was published again by the broker, as a copy."""
+    log = lake.read("events")
+    copies = log.where("kind = 'drop'").select("shard", F.col("moved_to").alias("sequence"))
+    return (
+        log.where(F.col("kind").isin("publish", "fast_pop"))
+        .join(copies, ["shard", "sequence"], "left_anti")
+        .select(*_COLUMNS)
     )
 
 
-def _target_name(row: dict[str, Any], replay: Replay) -> str | None:
-    """Return where a message goes; a dead letter of one subscriber goes nowhere, since its topic has others."""
-    if replay.target is not None:
-        return replay.target
-    if row["channel_type"] == "topic":
-        return None if replay.source == DEAD_LETTERS else f"topic {row['channel']}"
-    return f"{row['channel']}{{{','.join(row['tags'])}}}" if row["tags"] else row["channel"]
+def _dead_letters(lake: Lake, replay: Replay) -> DataFrame:
+    """Return what died, with key and group that it had in life."""
+    messages = lake.read("messages").where("subscriber is null")
+    lived = messages.select("shard", "sequence", "key", "group")
+    dead = deaths(lake.read("events"), lake.last.signature_headers).drop("key", "group")
+    if replay.moves:
+        over = messages.where("outcome is not null").select("shard", F.col("sequence").alias("moved_to"))
+        dead = dead.join(over, ["shard", "moved_to"], "left_anti")
+    return dead.join(lived, ["shard", "sequence"], "left").select(*_COLUMNS, *_ABOUT_DEATHS)
 
 
-def _parts(rows: Iterator[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
-    while part := list(islice(rows, size)):
-        yield part
+@contextmanager
+def _filter_told(rows: DataFrame) -> Iterator[None]:
+    """Tell in a sentence what is wrong with a filter; some of it shows only when Spark looks at the rows."""
+    try:
+        yield
+    except PySparkException as error:
+        raise BadRequest(
+            f"--where is not understood: {sentence_of(error)}\nThere are {', '.join(rows.columns)}.", key="where"
+        ) from None
+
+
+def _excerpt() -> Any:
+    return F.substring("text", 1, _EXAMPLE_CHARACTERS)
+
+
+def _example(row: Any) -> str:
+    """Return an example in a line, without what a terminal would obey to."""
+    text = "".join(one if one.isprintable() else " " for one in row["text"])
+    return f"message {row['sequence']} of {row['time']}: {text}"

@@ -28,6 +28,9 @@ def deaths(log: DataFrame, names: Sequence[str] = FAILURE_HEADERS) -> DataFrame:
         F.col("position").alias("moved_to"),
         F.col("headers").alias("carried"),
         F.col("body").alias("bytes"),
+        F.col("priority").alias("buried_priority"),
+        F.col("channel").alias("grave"),
+        F.coalesce("tags", F.array()).alias("grave_tags"),
     )
     told = dropped.drop("headers", "body").join(buried, ["shard", "moved_to"], "left")
     return told.withColumns(
@@ -36,6 +39,7 @@ def deaths(log: DataFrame, names: Sequence[str] = FAILURE_HEADERS) -> DataFrame:
             "headers": F.col("carried"),
             "attempts": F.col("attempt"),
             "body": F.col("bytes"),
+            "priority": F.col("buried_priority"),
             "signature": signature_of(F.col("reason"), F.col("carried"), names),
             "day": day_of(F.col("time")),
             "folder": folder_of(F.col("channel")),
