@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from penstock.model.errors import NoObject
 from penstock.model.records import Record
 from penstock.store.batches import Columns
+from penstock.store.port import Batch
 
 #: Batches that are kept, by their bytes as they are kept; decoded they take about three times as much more.
 CACHE_BYTES_MAX = 4 << 20
@@ -35,9 +36,12 @@ Somewhere = TypeVar("Somewhere", bound=Place)
 
 
 class Part:
-    """A batch that was read. Its records are decoded one by one while few are wanted, and then all at once."""
+    """A batch that was read. Its records are decoded one by one while few are wanted, and then all at once.
 
-    __slots__ = ("_columns", "_places", "_records", "_wanted", "first", "last")
+    Whoever asks for what follows is reading on, and will want the rest.
+    """
+
+    __slots__ = ("_columns", "_next", "_places", "_records", "_wanted", "first", "last")
 
     def __init__(self, columns: Columns) -> None:
         positions = columns.positions()
@@ -48,6 +52,8 @@ class Part:
         self._places = None if isinstance(positions, range) else {at: index for index, at in enumerate(positions)}
         self._records: list[Record] | None = None
         self._wanted = 0
+        #: The place after the last one that was wanted.
+        self._next = -1
 
     def take(self, sequences: Sequence[int]) -> list[Record]:
         """Return the records at these positions, all of which are between first and last."""
@@ -61,8 +67,10 @@ class Part:
             except KeyError as missing:
                 raise _not_kept(missing.args[0]) from None
         self._wanted += len(places)
+        is_reading_on = places[0] == self._next
+        self._next = places[-1] + 1
         if self._records is None:
-            if self._wanted * WHOLE_SHARE < self._columns.count:
+            if not is_reading_on and self._wanted * WHOLE_SHARE < self._columns.count:
                 return [self._columns.row(place) for place in places]
             self._records = self._columns.rows()
         records = self._records
@@ -139,6 +147,18 @@ class Recaller(Generic[Somewhere]):
         with self._lock:
             for key in [key for key in self._cache if key[0] is run]:
                 self._cached_bytes -= self._cache.pop(key)[1]
+
+
+def cut_batch(columns: Columns, first: int, last: int) -> Batch | None:
+    """Return the records of a batch that are from `first` to `last`; None when none is."""
+    positions = columns.positions()
+    if positions[-1] < first or positions[0] > last:
+        return None
+    rows = columns.rows()
+    if positions[0] >= first and positions[-1] <= last:
+        return Batch(positions, rows)
+    kept = [index for index, position in enumerate(positions) if first <= position <= last]
+    return Batch(positions[kept[0] : kept[-1] + 1], rows[kept[0] : kept[-1] + 1]) if kept else None
 
 
 def _first(part: Part) -> int:
