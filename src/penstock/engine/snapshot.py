@@ -76,6 +76,24 @@ def load(engine: Engine, state: dict[str, Any]) -> None:
     engine.effects.dirty.clear()
 
 
+def live(state: dict[str, Any]) -> Iterator["array[int]"]:
+    """Yield ascending arrays of the sequences of all messages that a dumped state needs, each message once."""
+    for queue in state["queues"]:
+        for _, sequences in queue["lanes"]:
+            yield array("Q", sequences)
+        yield array("Q", sorted({entry[0] for name in ("returned", "delayed", "assigned") for entry in queue[name]}))
+    for topic in state["topics"]:
+        yield array("Q", _kept(topic))
+
+
+def _kept(topic: dict[str, Any]) -> Iterator[int]:
+    """Yield the sequences that a dumped topic keeps, as `Topic.kept` has them."""
+    remaining, horizon = array("I", topic["remaining"]), topic["horizon"]
+    for row, sequence in enumerate(array("Q", topic["sequences"])):
+        if row >= horizon or remaining[row]:
+            yield sequence
+
+
 def _all_records(engine: Engine) -> list[Record]:
     """Return the records of all messages, each once."""
     records: dict[int, Record] = {}

@@ -20,6 +20,7 @@ from penstock.model.names import QueueKey, checked_name, checked_tags
 from penstock.model.selector import parse
 from penstock.model.settings import checked_count
 from penstock.model.stages import Level, checked_level
+from penstock.runtime.backup import Tell, tell_nobody
 from penstock.runtime.runtime import BACKLOG_BYTES, Runtime
 from penstock.store.locate import checked_path
 
@@ -222,13 +223,14 @@ class Administration:
         await self._recorded(None)
         return moved
 
-    async def backup(self, path: str | os.PathLike[str]) -> int:
+    async def backup(self, path: str | os.PathLike[str], *, tell: Tell = tell_nobody) -> int:
         """Write all unsettled messages, settings and cursors to a file, consistent as of now; returns its size.
 
         Settled history is not part of it. `Broker.open(..., restore="file")` starts an empty store from it.
+        `tell` is called by a thread with the bytes and messages that are done, and how many messages there are.
         """
         self._now()
-        return await self._runtime.upkeep.backup(checked_path(path, "path"))
+        return await self._runtime.upkeep.backup(checked_path(path, "path"), tell)
 
     async def collect(self) -> int:
         """Free the disk space of what nobody needs any more, now; returns the bytes freed."""

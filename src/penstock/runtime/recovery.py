@@ -9,8 +9,8 @@ import msgspec
 from penstock.engine import snapshot
 from penstock.engine.engine import Engine
 from penstock.engine.replay import Replay
-from penstock.model.errors import BadRequest, StoreDamaged, StoreTooNew
-from penstock.runtime.backup import restore_backup
+from penstock.model.errors import StoreDamaged, StoreTooNew
+from penstock.runtime.restoring import check_finished, fill
 from penstock.store.port import Recovered, Store
 
 
@@ -28,7 +28,7 @@ def restore(store: Store, engine: Engine, now: float, backup: str | os.PathLike[
     recovered = store.open()
     try:
         if backup is not None:
-            recovered = _filled(store, recovered, backup)
+            recovered = fill(store, recovered, backup)
         return _restore(store, engine, recovered, now)
     except BaseException:
         store.close()
@@ -40,7 +40,9 @@ def _restore(store: Store, engine: Engine, recovered: Recovered, now: float) -> 
     replay = None
     try:
         if recovered.index is not None:
-            snapshot.load(engine, _decoded(recovered.index))
+            state = _decoded(recovered.index)
+            check_finished(state)
+            snapshot.load(engine, state)
         replay = Replay(engine)
         for batch in recovered.batches:
             replay.apply(batch.positions, batch.records)
@@ -55,15 +57,6 @@ def _restore(store: Store, engine: Engine, recovered: Recovered, now: float) -> 
         ) from error
     store.adopt(engine.live())
     return found
-
-
-def _filled(store: Store, recovered: Recovered, backup: str | os.PathLike[str]) -> Recovered:
-    if recovered.index is not None or any(batch.records for batch in recovered.batches):
-        raise BadRequest(
-            "a backup is restored into an empty store only, and this one has something in it", key="backup"
-        )
-    position, index = restore_backup(backup, store)
-    return Recovered(index, position, iter(()), [f"restored from the backup {os.fspath(backup)}"])
 
 
 def encoded(state: dict[str, Any]) -> bytes:

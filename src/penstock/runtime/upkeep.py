@@ -7,19 +7,19 @@ import asyncio
 import contextlib
 import gc
 import os
-from array import array
 from asyncio import AbstractEventLoop
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.engine import snapshot
 from penstock.engine.readers import LogStretch, Retention
-from penstock.model.errors import StoreError, StoreFull
+from penstock.model.errors import StoreError, StoreFull, Unavailable
 from penstock.model.stages import Level
-from penstock.runtime.backup import write_backup
+from penstock.runtime.backup import Tell, write_backup
+from penstock.runtime.capture import Capture
 from penstock.runtime.commits import Commit
 from penstock.runtime.recovery import encoded
 
@@ -43,6 +43,7 @@ class Upkeep:
         self._grown = 0  # bytes of log since the last index, about
         self._index_bytes = 0
         self._busy = asyncio.Lock()  # one index at a time
+        self._capture: Capture | None = None  # of the backup that is being made
         self._task: asyncio.Task[None] | None = None
         self._makes_room: asyncio.Task[None] | None = None
 
@@ -58,7 +59,9 @@ class Upkeep:
             self._makes_room.cancel()
 
     def stop(self) -> None:
-        """End the thread, after what it is doing."""
+        """End the thread, after what it is doing, and a backup that is being made."""
+        if self._capture is not None:
+            self._capture.end()
         if self._executor is not None:
             self._executor.shutdown()
 
@@ -86,23 +89,28 @@ class Upkeep:
             with contextlib.suppress(StoreFull):  # all is durable without it; the next start replays more
                 await self._index(None)
 
-    async def backup(self, path: str | os.PathLike[str]) -> int:
-        """Write the present state to a file, while everything goes on; returns the size of the file."""
+    @asynccontextmanager
+    async def capture(self) -> AsyncIterator[Capture]:
+        """Give the present state, while everything goes on; the store keeps its messages until this is left."""
         runtime = self._runtime
-        async with self._busy:
+        if self._capture is not None:
+            raise Unavailable("a backup is being made already; wait for its end", key="backup")
+        capture = self._capture = Capture(runtime.store)
+        try:
             await runtime.writing.idle()  # its stages are not in the backup
-            position, state = runtime.engine.effects.position, self._state()
-            live = [array("Q", sequences) for sequences in runtime.engine.live()]
-            with runtime.all_kept():
-                await runtime.confirm(Level.SYNC)
-                write = partial(self._back_up, path, live, position, state)
-                return await self._loop.run_in_executor(None, write)
+            capture.take(runtime.now(), self._state())
+            runtime.keeping.begin(capture.position)
+            await runtime.confirm(Level.SYNC)
+            yield capture
+        finally:
+            runtime.keeping.end()
+            self._capture = None
 
-    def _back_up(
-        self, path: str | os.PathLike[str], live: "list[array[int]]", position: int, state: dict[str, object]
-    ) -> int:
-        ascending = array("Q", sorted(chain.from_iterable(live)))
-        return write_backup(path, ascending, self._runtime.store.recall, position, encoded(state))
+    async def backup(self, path: str | os.PathLike[str], tell: Tell) -> int:
+        """Write the present state to a file, while everything goes on; returns the size of the file."""
+        async with self.capture() as capture:
+            write = partial(write_backup, path, capture.parts(tell))
+            return await self._loop.run_in_executor(None, write)
 
     def make_room(self) -> None:
         """Try to get room for new messages, again and again until there is some."""
