@@ -95,7 +95,7 @@ class Penstock(Served):
 
     def command(self) -> list[str]:
         """Return what starts it."""
-        doors = ["--stomp-listen", f"127.0.0.1:{self.port}", "--listen", "none"]
+        doors = ["--stomp-listen", f"127.0.0.1:{self.port}", "--listen", "none", "--grpc-listen", "none"]
         options = ["--data", str(self.directory / "data"), *doors]
         return [self.python, "-m", "penstock", "serve", *options]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brokers import Penstock, free_port
+from brokers import Penstock
 from harness import bar, describe_machine, directory, parser, progress, table
 
 import penstock
@@ -33,7 +33,8 @@ class Native(Penstock):
     def command(self) -> list[str]:
         """Return what starts it."""
         data, listen = ["--data", str(self.directory / "data")], ["--listen", f"127.0.0.1:{self.port}"]
-        return [sys.executable, "-m", "penstock", "serve", *data, *listen, "--stomp-listen", f"127.0.0.1:{free_port()}"]
+        others = ["--stomp-listen", "none", "--grpc-listen", "none"]
+        return [sys.executable, "-m", "penstock", "serve", *data, *listen, *others]
 
 
 class Scenario(NamedTuple):

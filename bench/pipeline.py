@@ -54,7 +54,16 @@ class Running:
 @contextmanager
 def served(data: Path) -> Iterator[Running]:
     """Run `penstock serve` on a directory."""
-    options = ["--listen", "127.0.0.1:0", "--stomp-listen", "none", "--retain-log", "24h,100GiB"]
+    options = [
+        "--listen",
+        "127.0.0.1:0",
+        "--stomp-listen",
+        "none",
+        "--grpc-listen",
+        "none",
+        "--retain-log",
+        "24h,100GiB",
+    ]
     command = [sys.executable, "-m", "penstock", "serve", "--data", str(data), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None  # noqa: S101  # it was asked for

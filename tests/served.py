@@ -19,7 +19,7 @@ from typing import Self
 #: Far more than a busy machine needs to start or stop a broker.
 PATIENCE = 30.0
 #: Options that pick a free port at every door.
-FREE_PORTS = ("--listen", "127.0.0.1:0", "--stomp-listen", "127.0.0.1:0")
+FREE_PORTS = ("--listen", "127.0.0.1:0", "--stomp-listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0")
 
 Address = tuple[str, int]
 _LINE = re.compile(r"(?P<door>\S+) (?:\w+://)?(?P<host>[^\s/]+):(?P<port>\d+)/?")
@@ -35,6 +35,8 @@ class Served:
         self.errors = directory / "errors"
         self.doors: dict[str, Address] = {}
         self._options = options or FREE_PORTS
+        if "--grpc-listen" not in self._options:
+            self._options += ("--grpc-listen", "none")
         self._expected = re.compile(expected) if expected is not None else None
         self._process: subprocess.Popen[str] | None = None
         self.start(ready=ready)
@@ -62,6 +64,12 @@ class Served:
     def native(self) -> Address:
         """Where everything is spoken, WebSockets too."""
         return self.doors["native"]
+
+    @property
+    def grpc(self) -> str:
+        """Where gRPC is spoken, as its clients want to be told."""
+        host, port = self.doors["grpc"]
+        return f"{host}:{port}"
 
     def websocket(self, path: str = "/stomp") -> str:
         """Return the address of a WebSocket."""

@@ -38,6 +38,7 @@ def test_without_a_word_the_defaults_count() -> None:
     found = settings()
     assert found.listen == [Address("127.0.0.1", 8080)]
     assert found.stomp_listen == [Address("127.0.0.1", 61613)]
+    assert found.grpc_listen == [Address("127.0.0.1", 50051)]
     assert (found.data, found.store, found.users, found.auto_create) == (Path("penstock-data"), "journal", None, True)
     assert found.retention == Retention(86400.0, 2**30, 10 * 2**30)
     assert found.limits.body_bytes_max == 16 * 2**20
@@ -55,8 +56,8 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(f
 def test_every_option_can_be_said_everywhere(file: Path) -> None:
     """With the same meaning on the command line, in the environment, and in a file as text and as TOML has it."""
     texts = {
-        "listen": "127.0.0.1:1", "stomp_listen": "tls:[::1]:2", "tls_cert": "c", "tls_key": "k", "data": "d",
-        "store": "journal", "salvage": "true", "users": "u", "allow_origin": "https://Mill.example",
+        "listen": "127.0.0.1:1", "stomp_listen": "tls:[::1]:2", "grpc_listen": "[::1]:3", "tls_cert": "c", "tls_key": "k",
+        "data": "d", "store": "journal", "salvage": "true", "users": "u", "allow_origin": "https://Mill.example",
         "auto_create": "no", "durable_topics": "ON", "retain_log": "2h, 3 MB", "reader_hold": "1.5KiB",
         "limit": "stalled_seconds=1m", "log_level": "debug",
     }  # fmt: skip
@@ -89,8 +90,8 @@ def test_what_may_be_repeated_is_parted_by_commas_in_the_environment() -> None:
 def test_none_is_nowhere() -> None:
     """At one of the doors."""
     assert settings(stomp_listen=["none"]).stomp_listen == []
-    assert faults_of(listen=["none"], stomp_listen=["none"]) == [
-        "--listen and --stomp-listen are both none: nobody could come in"
+    assert faults_of(listen=["none"], stomp_listen=["none"], grpc_listen=["none"]) == [
+        "--listen, --stomp-listen and --grpc-listen are all none: nobody could come in"
     ]
 
 

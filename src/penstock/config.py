@@ -223,7 +223,7 @@ def settings_from(command_line: Mapping[str, Any], environment: Mapping[str, str
     known = {option.name for option in OPTIONS}
     faults += [f"there is no setting {name!r} in {file}" for name in in_file if name not in known]
     values: dict[str, Any] = {}
-    said: set[str] = set()
+    said = set(known)
     for option in OPTIONS:
         given = command_line.get(option.name)
         if given is not None and given != []:
@@ -234,8 +234,7 @@ def settings_from(command_line: Mapping[str, Any], environment: Mapping[str, str
             source, name = in_file[option.name], f"{option.name} in {file}"
         else:
             source, name = option.default, option.flag
-        if source is not option.default:
-            said.add(option.name)
+            said.discard(option.name)
         values[option.name] = _read(option, source, name, faults)
     if not faults:
         settings = Settings(**values, said=frozenset(said))

@@ -55,9 +55,11 @@ class Module:
 
 @lru_cache
 def modules() -> tuple[Module, ...]:
-    """Every module of the package, in order of path."""
+    """Every module of the package that people write, in order of path."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
+        if "_pb2" in path.stem:
+            continue
         parts = path.relative_to(SOURCE).with_suffix("").parts
         found.append(Module(path, parts[:-1] if parts[-1] == "__init__" else parts))
     return tuple(found)

@@ -26,6 +26,18 @@ class ServerLimits:
     websocket_message_bytes_max: int = 68 * 2**20
     #: Before a login nobody has anything long to say.
     websocket_stranger_bytes_max: int = 64 * 2**10
+    #: Connections at the door of gRPC, which its library counts by itself.
+    grpc_connections_max: int = 10_000
+    #: Calls at a time, streams among them: of one connection, and of all together.
+    grpc_streams_max: int = 1_000
+    grpc_calls_max: int = 10_000
+    #: What a call says beside its messages: a login, and what libraries add.
+    grpc_metadata_bytes_max: int = 16 * 2**10
+    #: Seconds after which a connection without a call is closed; clients open another by themselves.
+    grpc_idle_seconds: float = 300.0
+    #: Seconds after which a peer of which nothing was heard is asked whether it is there, and how often it may ask.
+    grpc_alive_seconds: float = 60.0
+    grpc_ping_seconds_min: float = 10.0
     #: Seconds in which a peer has to answer the end: of a WebSocket, and of a connection.
     closing_seconds: float = 5.0
     #: Secrets looked at in one moment, and those that may wait for it: each costs 20 ms of a core and 19 MiB.

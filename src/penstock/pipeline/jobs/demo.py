@@ -124,7 +124,7 @@ class Traffic:
 @contextmanager
 def served(data: Path) -> Iterator[str]:
     """Start a broker on a free port of this machine, and stop it in the end; yields its URL."""
-    options = ["--data", str(data), "--listen", "127.0.0.1:0", "--stomp-listen", "none"]
+    options = ["--data", str(data), "--listen", "127.0.0.1:0", "--stomp-listen", "none", "--grpc-listen", "none"]
     command = [sys.executable, "-m", "penstock", "serve", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # ourselves
         assert process.stdout is not None  # noqa: S101  # asked for above

@@ -1,0 +1,105 @@
+"""Publishing: one message, or the messages of a batch."""
+
+from typing import NamedTuple
+
+from penstock.model.access import Action
+from penstock.model.errors import BadRequest, PenstockError, TooLarge
+from penstock.model.names import QueueKey, checked_name, checked_tags
+from penstock.model.publication import PRIORITY_DEFAULT, Publication
+from penstock.model.receipt import Receipt
+from penstock.protocols.grpc.callers import Caller
+from penstock.v1 import broker_pb2 as pb
+
+Channel = QueueKey | str
+
+
+class Published(NamedTuple):
+    """What came of a batch, and how many bytes the store is given by it."""
+
+    response: pb.EnqueueStreamResponse
+    size: int
+
+
+def enqueue(caller: Caller, request: pb.EnqueueRequest, now: float) -> pb.EnqueueResponse:
+    """Publish a message."""
+    caller.port.check_room()
+    receipt = _publish(caller, request.message, None, now)
+    return pb.EnqueueResponse(receipt=pb.Receipt(sequence=receipt.sequence, duplicate=receipt.duplicate))
+
+
+def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) -> Published:
+    """Publish the messages of a batch, each for itself."""
+    caller.port.check_room()
+    otherwise = _channel(caller, request) if request.WhichOneof("channel") else None
+    response = pb.EnqueueStreamResponse()
+    sequences: list[int] = []
+    size = 0
+    for place, message in enumerate(request.messages):
+        try:
+            receipt = _publish(caller, message, otherwise, now)
+        except PenstockError as error:
+            response.refusals.add(place=place, code=error.code, key=error.key or "", text=error.message)
+            sequences.append(0)
+            continue
+        size += len(message.body)
+        sequences.append(receipt.sequence)
+        if receipt.duplicate:
+            response.duplicates.append(place)
+    response.sequences.extend(sequences)
+    return Published(response, size)
+
+
+def _publish(caller: Caller, message: pb.NewMessage, otherwise: Channel | None, now: float) -> Receipt:
+    body = message.body
+    if len(body) > caller.limits.body_bytes_max:
+        raise TooLarge(
+            f"the message has {len(body)} bytes; at most {caller.limits.body_bytes_max} are allowed (body_bytes_max)",
+            key="message.body",
+            size=len(body),
+            limit=caller.limits.body_bytes_max,
+        )
+    channel = otherwise if otherwise is not None and not message.WhichOneof("channel") else _channel(caller, message)
+    publication = _publication(message)
+    channels = caller.engine.channels
+    if isinstance(channel, str) and (publication.key is not None or publication.group is not None):
+        raise BadRequest("a message to a topic has no key and no group", key="message.topic")
+    where = (
+        channels.topic_to_publish(channel, now) if isinstance(channel, str) else channels.queue_to_publish(channel, now)
+    )
+    attributes = publication.attributes(now, caller.limits)
+    first = None if attributes is None else where.seen(attributes, now)
+    if first is not None:
+        return Receipt(0, first, duplicate=True)
+    return Receipt(0, caller.engine.publish_on(where, body, now, caller.client, publication.priority, attributes))
+
+
+def _publication(message: pb.NewMessage) -> Publication:
+    """Return what is said of a message besides its channel and body."""
+    says = message.HasField
+    return Publication(
+        message.priority if says("priority") else PRIORITY_DEFAULT,
+        dict(message.headers) if message.headers else None,
+        message.delay or None,
+        message.ttl if says("ttl") else None,
+        message.key if says("key") else None,
+        message.group if says("group") else None,
+        message.dedup_id if says("dedup_id") else None,
+    )
+
+
+def _channel(caller: Caller, named: pb.NewMessage | pb.EnqueueStreamRequest) -> Channel:
+    """Return where messages go, if the caller may publish there."""
+    kind = named.WhichOneof("channel")
+    if kind == "queue":
+        if not named.tags:
+            return caller.target(named.queue)
+        key = QueueKey(checked_name(named.queue, "queue"), checked_tags(named.tags))
+        caller.check(Action.PUBLISH, key.name)
+        return key
+    if kind is None:
+        raise BadRequest("queue is missing: name a queue or a topic", key="queue")
+    if named.tags:
+        raise BadRequest("topics have no tags", key="tags")
+    topic = checked_name(named.topic, "topic")
+    caller.check(Action.PUBLISH, topic)
+    return topic

@@ -1,0 +1,1 @@
+"""gRPC: the door that its calls come in by."""
