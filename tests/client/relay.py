@@ -12,6 +12,8 @@ class Relay:
 
     def __init__(self, broker: Address) -> None:
         self.loses = False
+        #: How often the broker has said something.
+        self.answers = 0
         self._broker = broker
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server
@@ -48,6 +50,7 @@ class Relay:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, loses: bool) -> None:
         while data := await reader.read(1 << 16):
+            self.answers += loses
             if not (loses and self.loses):
                 writer.write(data)
         writer.close()

@@ -47,6 +47,18 @@ class Link(asyncio.Protocol):
         #: What the other thread could not send of a request: it goes before all else.
         self._unsent = b""
         self.is_open = False
+        self._is_heard = False
+
+    def hand_over(self, take: Callable[[Answer], None], lost: Callable[["Link"], None]) -> None:
+        """Have answers taken, and the end told, by somebody else from now on."""
+        self._take, self._lost = take, lost
+        if not self.is_open:
+            lost(self)
+
+    def was_heard(self) -> bool:
+        """Whether the broker has said anything since this was asked last."""
+        was_heard, self._is_heard = self._is_heard, False
+        return was_heard
 
     @property
     def is_full(self) -> bool:
@@ -83,6 +95,10 @@ class Link(asyncio.Protocol):
         self._flush()
         self._transport.close()
 
+    def abort(self) -> None:
+        """End the connection at once, whatever was to go out."""
+        self._transport.abort()
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,17 +113,18 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on whole answers."""
+        self._is_heard = True
         if self._rest:
             data = self._rest + data
         position, end = 0, len(data)
-        read, take = self._reader.read, self._take
+        read = self._reader.read
         while end - position >= 4:
             start = position + 4
             (length,) = _LENGTH.unpack_from(data, position)
             if start + length > end:
                 break
             position = start + length
-            take(read(data, start, position))
+            self._take(read(data, start, position))
         self._rest = data[position:]
 
     def pause_writing(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.client.address import Target
+from penstock.client.approach import approach, attend
 from penstock.client.errors import error_of, not_open
 from penstock.client.keeper import Keeper
 from penstock.client.link import Link
@@ -30,8 +31,9 @@ from penstock.protocols.native.messages import (
     Resume,
 )
 
-#: Between attempts to connect: the first wait, and the longest.
-BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 0.05, 5.0
+#: Between attempts to connect: the first wait, the longest, and how they grow. A broker that has come back is found by
+#: the time that it was away and half as long again.
+BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, BACKOFF_FACTOR = 0.05, 5.0, 1.5
 _KEEPALIVE = written(Keepalive())
 #: What an error is about that is the broker's last word: somebody else goes on as this client, or it may not come in.
 _LAST_KEYS = frozenset({"id", "login"})
@@ -92,11 +94,13 @@ class Session:
         self._state = _State()
         self._id: str | None = None
         self._link: Link | None = None
-        #: The connection that is being opened, and its first answer.
+        #: The connection over which this client is still to be known.
         self._opening: Link | None = None
-        self._hello: Future[Hello]
+        #: Which host is tried first.
+        self._first = 0
         self._is_lost = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
+        self._attendant: asyncio.Task[None] | None = None
         self._keeper: Keeper | None = None
         #: Whether messages may have been on their way when a connection was lost, so that the broker counts them as held.
         self._may_have_strays = False
@@ -124,13 +128,16 @@ class Session:
         self.is_open = True
         self._keeper = Keeper(self._keep, self._options.keepalive_seconds)
         self._supervisor = asyncio.get_running_loop().create_task(self._supervise())
+        if len(self._target.hosts) > 1:
+            self._attendant = asyncio.get_running_loop().create_task(attend(lambda: self._link))
 
     async def close(self) -> None:
         """Give back what is held, and end the connection."""
         was_open, self.is_open = self.is_open, False
-        supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
-            supervisor.cancel()
+        for task in (self._supervisor, self._attendant):
+            if task is not None:
+                task.cancel()
+        self._supervisor = self._attendant = None
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await asyncio.to_thread(keeper.stop)
@@ -231,19 +238,19 @@ class Session:
 
     async def _connect(self) -> None:
         """Open a connection, and go on over it."""
-        host, port = self._target.hosts[self._attempts % len(self._target.hosts)]
         self._attempts += 1
-        loop = asyncio.get_running_loop()
-        self._hello = loop.create_future()
+        hosts, first = self._target.hosts, self._first
         async with asyncio.timeout(self._options.connect_seconds):
-            _, link = await loop.create_connection(self._made, host, port, ssl=self._target.tls)
+            host, link = await approach((*hosts[first:], *hosts[:first]), self._target.tls)
+            self._opening = link
+            link.hand_over(self._take, self._lose)
             try:
-                await self._greet(link)
+                await self._introduce(link)
             except BaseException:
                 self._opening = None
                 link.close()
                 raise
-        self._link, self._opening = link, None
+        self._link, self._opening, self._first = link, None, hosts.index(host)
         self._attempts = 0
         self._is_lost.clear()
         for asked in self._state.asked.values():
@@ -252,13 +259,8 @@ class Session:
         for subscriber in self._state.subscribers.values():
             link.send(written(subscriber.request))
 
-    def _made(self) -> Link:
-        self._opening = Link(self._take, self._lose)
-        return self._opening
-
-    async def _greet(self, link: Link) -> None:
+    async def _introduce(self, link: Link) -> None:
         """Log in, and go on as who one was, or as somebody new."""
-        await self._hello
         seconds = self._options.resume_seconds
         if self._target.user is not None:
             login = Login(user=self._target.user, secret=self._target.secret, label=self.next_label())
@@ -284,14 +286,13 @@ class Session:
     def _lose(self, link: Link) -> None:
         if link is self._link:
             self._link = None
+            self._first = (self._first + 1) % len(self._target.hosts)
             self._is_lost.set()
         if link is self._opening or not self.is_open:
             self._fail_passing(Unavailable("the connection was lost", key="connection"))
 
     def _fail_passing(self, error: PenstockError) -> None:
         """End what waits for answers of a connection that is gone."""
-        if not self._hello.done():
-            self._hello.set_exception(error)
         for label, asked in list(self._state.asked.items()):
             if asked.is_passing:
                 del self._state.asked[label]
@@ -299,7 +300,7 @@ class Session:
                     asked.future.set_exception(error)
 
     def _backoff(self) -> float:
-        longest = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2 ** min(self._attempts, 10))
+        longest = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * BACKOFF_FACTOR ** min(self._attempts, 20))
         return random.uniform(longest / 2, longest)  # noqa: S311  # so that not all clients come at once
 
     def _keep(self) -> None:
@@ -373,9 +374,7 @@ class Session:
         self._notice(label, notice.notice)
 
     def _take_unasked(self, answer: Answer) -> None:
-        if isinstance(answer, Hello) and not self._hello.done():
-            self._hello.set_result(answer)
-        elif isinstance(answer, Refusal):
+        if isinstance(answer, Refusal):
             error = error_of(answer)
             is_last = error.key in _LAST_KEYS and isinstance(error, NotAssigned | PermissionDenied)
             if is_last and self.is_open:
