@@ -111,8 +111,11 @@ class Store(ABC):
     directory: str | None = None
     #: Whether several brokers may point at this store: one writes, and the others wait until it is their turn.
     is_shared: bool = False
-    #: Who writes to a store that is shared, for people; None when nobody does or nobody knows.
-    holder: str | None = None
+
+    @property
+    def holder(self) -> str | None:
+        """Who writes to a store that is shared, for people; None when nobody does or nobody knows."""
+        return None
 
     def contend(self) -> bool:
         """Try to become the one who writes, before `open`; returns whether it succeeded.
