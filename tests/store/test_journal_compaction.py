@@ -6,8 +6,8 @@ import pytest
 
 from penstock.model.errors import StoreDamaged
 from penstock.model.records import Kind
+from penstock.store.compaction import Piece, plan
 from penstock.store.journal import Journal
-from penstock.store.journal.compaction import Piece, plan
 from penstock.store.live import LiveSet
 from tests.store.test_journal import message, opened, publish
 

@@ -5,13 +5,13 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.store.batches import Columns
 from penstock.store.journal.faults import missing
 from penstock.store.journal.filesystem import FileSystem
 from penstock.store.journal.format import SEGMENT_HEADER_BYTES
 from penstock.store.journal.segments import OpenFiles, Place, Segment
 from penstock.store.live import LiveSet
 from penstock.store.port import Batch, Stretch
+from penstock.store.recall import cut_batch
 
 
 class Catalogue:
@@ -111,18 +111,6 @@ class Catalogue:
                 if segment.last >= position and segment.records:
                     return Place(segment, self.files.pin(segment), segment.start(position), segment.end)
         return None
-
-
-def cut_batch(columns: Columns, first: int, last: int) -> Batch | None:
-    """Return the records of a batch that are from `first` to `last`; None when none is."""
-    positions = columns.positions()
-    if positions[-1] < first or positions[0] > last:
-        return None
-    rows = columns.rows()
-    if positions[0] >= first and positions[-1] <= last:
-        return Batch(positions, rows)
-    kept = [index for index, position in enumerate(positions) if first <= position <= last]
-    return Batch(positions[kept[0] : kept[-1] + 1], rows[kept[0] : kept[-1] + 1]) if kept else None
 
 
 def replay(file_system: FileSystem, segments: list[Segment], position: int) -> Iterator[Batch]:

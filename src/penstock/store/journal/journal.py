@@ -222,7 +222,7 @@ class Journal(Store):
             safe = self._indexes.safe_position()
             self._catalogue.retire(safe)
             compactor = Compactor(self._file_system, self._catalogue, self._spares, self._recaller.forget, self._salts)
-            self._make_room_for(lambda: compactor.run(min(floor, safe)))
+            self._make_room_for(lambda: compactor.collect(min(floor, safe)))
             return compactor.freed
 
     def _make_room_for(self, work: Callable[[], None]) -> None:
