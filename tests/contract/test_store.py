@@ -6,6 +6,7 @@ import pytest
 
 from penstock.store.journal import Journal
 from penstock.store.memory import Memory
+from penstock.store.postgresql import Postgresql
 from penstock.testing import CollectingStore, Factory, RecallingStore
 
 
@@ -25,3 +26,12 @@ class TestJournal(CollectingStore):
     def factory(self, tmp_path: Path) -> Factory:
         """Return what makes journals in one directory."""
         return lambda: Journal(tmp_path / "data", segment_bytes=64 * 1024)
+
+
+class TestPostgresql(CollectingStore):
+    """Runs are small, so that there are several."""
+
+    @pytest.fixture
+    def factory(self, database: str) -> Factory:
+        """Return what makes stores in one database."""
+        return lambda: Postgresql(database, run_bytes=64 * 1024)

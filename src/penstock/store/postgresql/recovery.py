@@ -1,0 +1,42 @@
+"""Recovery: which runs the database has, and the last index. The batches after it are read like any others."""
+
+import sys
+from itertools import pairwise
+from typing import Any
+
+from penstock.store.postgresql.rows import BATCHES, TABLE, WINDOW_BYTES, Ask, RowRun, Rows, checked
+
+_RUNS = """
+    SELECT base, salt, compacted, last, size, records, published, published_bytes, oldest, newest
+    FROM penstock.runs ORDER BY base
+"""
+_INDEX = "SELECT state, position FROM penstock.indexes"
+
+
+def recover(rows: Rows, ask: Ask) -> tuple[bytes | None, int]:
+    """Learn which runs there are; return the last index, and the position that it covers all records before."""
+    found = ask(_RUNS, ())
+    ends: tuple[Any, ...] = (sys.maxsize,)
+    rows.runs = [_run(ask, values, stop) for values, (stop, *_) in pairwise([*found, ends])]
+    for state, position in ask(_INDEX, ()):
+        return state, position
+    return None, 0
+
+
+def _run(ask: Ask, values: tuple[Any, ...], stop: int) -> RowRun:
+    base, salt, compacted, last, *numbers = values
+    run = RowRun(base, salt, compacted=compacted)
+    if last is None:
+        _count(ask, run, stop)
+    else:
+        run.last, run.is_counted = last, True
+        run.end, run.records, run.published, run.published_bytes, run.oldest, run.newest = numbers
+    return run
+
+
+def _count(ask: Ask, run: RowRun, stop: int) -> None:
+    """Count what is in a run that was not full when its broker ended."""
+    windows = [first for first, _ in ask(TABLE, (run.base, stop, WINDOW_BYTES))]
+    for begin, end in pairwise([*windows, stop]):
+        for first, at, data in ask(BATCHES, (begin, end)):
+            run.count_found(checked(first, at, data, run.salt), at, len(data))
