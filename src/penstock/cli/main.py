@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import channels, pipeline, user
+from penstock.cli import backup, channels, pipeline, user
 from penstock.cli.serve import serve
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 app.command()(serve)
 app.add_typer(channels.queue)
 app.add_typer(channels.topic)
+app.command()(backup.backup)
+app.command()(backup.restore)
 app.add_typer(user.app)
 app.add_typer(pipeline.pipeline)
 

@@ -223,14 +223,15 @@ class Administration:
         await self._recorded(None)
         return moved
 
-    async def backup(self, path: str | os.PathLike[str], *, tell: Tell = tell_nobody) -> int:
+    async def backup(self, path: str | os.PathLike[str], *, tell: Tell = tell_nobody, verify: bool = True) -> int:
         """Write all unsettled messages, settings and cursors to a file, consistent as of now; returns its size.
 
         Settled history is not part of it. `Broker.open(..., restore="file")` starts an empty store from it.
-        `tell` is called by a thread with the bytes and messages that are done, and how many messages there are.
+        `tell` is called by a thread with the bytes and messages that are done, and how many messages there are;
+        `verify` reads the file again before it gets its name.
         """
         self._now()
-        return await self._runtime.upkeep.backup(checked_path(path, "path"), tell)
+        return await self._runtime.upkeep.backup(checked_path(path, "path"), tell, verify=verify)
 
     async def collect(self) -> int:
         """Free the disk space of what nobody needs any more, now; returns the bytes freed."""

@@ -57,10 +57,18 @@ _LENGTH = struct.Struct("<Q")
 Recall = Callable[[Sequence[int]], list[Record]]
 #: Told of bytes and messages that are done, and of how many messages there are.
 Tell = Callable[[int, int, int], None]
+#: Called at the beginning of each phase of a longer work, whose name it is given.
+Phases = Callable[[str], Tell]
 
 
 def tell_nobody(done_bytes: int, done_messages: int, messages: int) -> None:
     """Take note of nothing."""
+
+
+def no_phases(phase: str) -> Tell:
+    """Take note of nothing."""
+    del phase
+    return tell_nobody
 
 
 class Stream(Protocol):
@@ -170,9 +178,8 @@ def write_backup(path: str | os.PathLike[str], pieces: Iterable[bytes | bytearra
     target = Path(path)
     partial = target.with_name(target.name + ".part")
     try:
-        with partial.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
+        with open(partial, "wb", opener=_for_owner) as file:
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
@@ -187,6 +194,11 @@ def write_backup(path: str | os.PathLike[str], pieces: Iterable[bytes | bytearra
     finally:
         partial.unlink(missing_ok=True)
     return size
+
+
+def _for_owner(path: str, flags: int) -> int:
+    """Open a file that nobody else may read: all messages are in it."""
+    return os.open(path, flags, 0o600)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -206,12 +218,11 @@ class Backup:
     def __init__(self, stream: Stream, name: str) -> None:
         self._stream = stream
         self._name = name
-        #: The bytes that `head` was read from.
-        self.raw_head = stream.read(HEAD_BYTES)
+        self._raw_head = stream.read(HEAD_BYTES)
         self.head = self._checked_head()
 
     def _checked_head(self) -> Head:
-        raw = self.raw_head
+        raw = self._raw_head
         if raw[: len(MAGIC)] != MAGIC or len(raw) <= len(MAGIC):
             raise BadRequest(f"{self._name} is not a backup of Penstock", key="backup")
         if raw[len(MAGIC)] > VERSION:
@@ -241,6 +252,12 @@ class Backup:
             raise self._damaged(offset)
         yield part
         tell(offset, done, self.head.messages)
+
+    def pieces(self, tell: Tell = tell_nobody) -> Iterator[bytes]:
+        """Yield all bytes, once they have been checked."""
+        yield self._raw_head
+        for part in self.parts(tell):
+            yield part.raw
 
     def _part(self, offset: int) -> Part:
         raw = self._stream.read(BATCH_HEADER_BYTES)

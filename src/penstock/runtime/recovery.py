@@ -1,6 +1,7 @@
 """From a store to an engine: opening, loading the index, replaying what came after, and the index itself."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,8 @@ from penstock.engine import snapshot
 from penstock.engine.engine import Engine
 from penstock.engine.replay import Replay
 from penstock.model.errors import StoreDamaged, StoreTooNew
-from penstock.runtime.restoring import check_finished, fill
+from penstock.runtime.backup import Phases, no_phases
+from penstock.runtime.restoring import check_finished, fill, read_back
 from penstock.store.port import Recovered, Store
 
 
@@ -57,6 +59,25 @@ def _restore(store: Store, engine: Engine, recovered: Recovered, now: float) -> 
         ) from error
     store.adopt(engine.live())
     return found
+
+
+def restore_backup(
+    backup: str | os.PathLike[str], make: Callable[[], Store], now: float, phases: Phases = no_phases
+) -> None:
+    """Fill an empty store from a backup; then open it anew, as a broker that starts, and read back what it holds."""
+    store = make()
+    recovered = store.open()
+    try:
+        fill(store, recovered, backup, phases)
+    finally:
+        store.close()
+    store = make()
+    engine = Engine(recall=store.recall if store.recalls else None)
+    restore(store, engine, now)
+    try:
+        read_back(store, engine.live(), backup, phases("reading back"))
+    finally:
+        store.close()
 
 
 def encoded(state: dict[str, Any]) -> bytes:

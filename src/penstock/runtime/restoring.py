@@ -5,14 +5,14 @@ the same restore goes on where it was killed, since a store keeps batches in ord
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.model.errors import BadRequest, StoreDamaged, StoreUnreadable
 from penstock.model.records import Record
-from penstock.runtime.backup import PART_BYTES, Tell, check_backup, head_of, read_backup, tell_nobody
+from penstock.runtime.backup import PART_BYTES, Phases, Tell, check_backup, head_of, no_phases, read_backup
 from penstock.store.port import Recovered, Store
 
 #: Of messages between two syncs: what is done again after a kill.
@@ -20,16 +20,14 @@ SYNC_BYTES = 64 * PART_BYTES
 _RESTORING = "restoring"
 
 
-def fill(
-    store: Store, found: Recovered, path: str | os.PathLike[str], tell: Tell = tell_nobody, told: Tell = tell_nobody
-) -> Recovered:
-    """Fill a store that was opened, and return what it then holds; the whole file is checked before (`told` of that)."""
-    check_backup(path, told)
+def fill(store: Store, found: Recovered, path: str | os.PathLike[str], phases: Phases = no_phases) -> Recovered:
+    """Fill a store that was opened, and return what it then holds; the whole file is checked before."""
+    check_backup(path, phases("checking"))
     head = head_of(path)
     last = _begun(store, found, head.salt)
     resident: list[Record] | None = None if store.recalls else []
     unsynced = 0
-    for part in read_backup(path, tell):
+    for part in read_backup(path, phases("restoring")):
         if part.is_last:
             store.sync()
             index = _with_records(part.index_bytes(), resident)
@@ -55,10 +53,8 @@ def check_finished(state: dict[str, Any]) -> None:
         )
 
 
-def read_back(
-    store: Store, live: Iterator[Sequence[int]], path: str | os.PathLike[str], tell: Tell = tell_nobody
-) -> None:
-    """Raise unless a store that a broker has started from holds just what a backup does."""
+def read_back(store: Store, live: Iterable[Sequence[int]], path: str | os.PathLike[str], tell: Tell) -> None:
+    """Raise unless a store from which a broker would start with these messages holds just what a backup does."""
     count = sum(map(len, live))
     head = head_of(path)
     if count != head.messages:

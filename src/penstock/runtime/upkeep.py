@@ -106,10 +106,10 @@ class Upkeep:
             runtime.keeping.end()
             self._capture = None
 
-    async def backup(self, path: str | os.PathLike[str], tell: Tell) -> int:
+    async def backup(self, path: str | os.PathLike[str], tell: Tell, *, verify: bool) -> int:
         """Write the present state to a file, while everything goes on; returns the size of the file."""
         async with self.capture() as capture:
-            write = partial(write_backup, path, capture.parts(tell))
+            write = partial(write_backup, path, capture.parts(tell), verify=verify)
             return await self._loop.run_in_executor(None, write)
 
     def make_room(self) -> None:

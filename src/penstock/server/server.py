@@ -18,6 +18,7 @@ from penstock.runtime.runtime import Runtime
 from penstock.server.connection import StreamConnection
 from penstock.server.doorways import DoorAddress, Doorway
 from penstock.server.house import House
+from penstock.server.http.backup import Backups
 from penstock.server.http.connection import HttpConnection
 from penstock.server.http.health import Health
 from penstock.server.http.log import ChangeLog
@@ -146,6 +147,7 @@ class Server:
         ChangeLog(self._runtime).serve(site.router)
         Stages(self._runtime).serve(site.router)
         Redriving(self._runtime).serve(site.router)
+        Backups(self._runtime).serve(site.router)
         stomp = WebSocketRoute(stream=self._languages.stomp, subprotocols=STOMP_SUBPROTOCOLS)
         native = WebSocketRoute(messages=self._languages.messages)
         site.websockets = {"/stomp": stomp, "/ws": stomp, "/connect/": native, "/connect": native}

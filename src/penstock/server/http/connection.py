@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from email.utils import formatdate
 from http import HTTPStatus
 from math import inf
@@ -165,6 +166,8 @@ class HttpConnection(asyncio.Protocol, Timed):
             await self._send(request, await self._response(request))
         except Switch as switch:
             self._switch(switch)
+        except PenstockError as error:  # in the middle of an answer, which breaks off there
+            self._refuse(error_response(error))
         except Exception:
             LOG.exception("%s %s could not be answered", request.method, request.path)
             self._refuse(error_response(PenstockError("the broker made a mistake here; its log has more"), 500))
@@ -209,10 +212,13 @@ class HttpConnection(asyncio.Protocol, Timed):
         self._write(h11.EndOfMessage())
         await self._can_write.wait()
 
-    async def _send_pieces(self, pieces: AsyncIterator[bytes]) -> None:
-        async for piece in pieces:
-            self._write(h11.Data(data=piece))
-            await self._can_write.wait()
+    async def _send_pieces(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if self._transport.is_closing():
+                    return
+                self._write(h11.Data(data=piece))
+                await self._can_write.wait()
 
     def _refuse(self, response: Response) -> None:
         """Answer with an error, and close: what follows cannot be told apart any more."""

@@ -1,6 +1,6 @@
 """Requests and responses of HTTP, as handlers see them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -56,7 +56,7 @@ class Response:
 
     status: int = HTTPStatus.OK
     headers: Headers = field(default_factory=list)
-    body: bytes | AsyncIterator[bytes] = b""
+    body: bytes | AsyncGenerator[bytes, None] = b""
     length: int | None = None
 
 
