@@ -1,6 +1,6 @@
 """The page of the report: one HTML file, light or dark as its reader's system is, with nothing loaded from elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape
 from importlib.resources import files
@@ -12,6 +12,8 @@ _COLOURS = ("blue", "orange", "green", "purple")
 _HEADERS_MAX = 12
 _WAITS = "From when a message could be handed out until somebody first got it."
 _WORK = "How long messages were in the hands of those who worked on them, all attempts together."
+_BY_RATIO = "Each line of the grid stands for six to ten times as long as the one below."
+_DURATIONS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 864000.0, 8640000.0)
 
 
 def page(figures: Figures, lake: str) -> str:
@@ -24,9 +26,7 @@ def page(figures: Figures, lake: str) -> str:
             _throughput(figures),
             _retries(figures),
             _depths(figures),
-            _durations(
-                figures, "Waits", "From when a message could be handed out until somebody first got it.", "wait"
-            ),
+            _durations(figures, "Waits", _WAITS, "wait"),
             _durations(figures, "Work", _WORK, "work"),
             _channels(figures.channels),
             _dead_letters(figures.dead_letters),
@@ -84,7 +84,7 @@ def _retries(figures: Figures) -> str:
         Line("dead letters", "red", [step.dead_lettered for step in figures.steps]),
     ]
     told = f"Failures in each step of {seconds(figures.step_seconds)}."
-    return _plotted(figures, "Retries and dead letters", told, lines, number)
+    return _plotted(figures, "Retries and dead letters", told, lines, _whole)
 
 
 def _depths(figures: Figures) -> str:
@@ -92,18 +92,17 @@ def _depths(figures: Figures) -> str:
         Line(name, colour, depths) for (name, depths), colour in zip(figures.depths.items(), _COLOURS, strict=False)
     ]
     told = "Messages of a queue that are waiting or being worked on, for the queues that became deepest."
-    return _plotted(figures, "Depth", told, lines, number) if lines else ""
+    return _plotted(figures, "Depth", told, lines, _whole, filled=False) if lines else ""
 
 
 def _durations(figures: Figures, title: str, told: str, what: str) -> str:
     found: list[Percentiles | None] = [getattr(step, what) for step in figures.steps]
-    unit, length = _unit_of(max((one.p99 for one in found if one is not None), default=0.0))
     names = {"p99": ("99 of 100 below", "red"), "p90": ("9 of 10 below", "orange"), "p50": ("half below", "blue")}
     lines = [
-        Line(name, colour, [None if one is None else getattr(one, share) / length for one in found])
+        Line(name, colour, [None if one is None else getattr(one, share) for one in found])
         for share, (name, colour) in names.items()
     ]
-    return _plotted(figures, title, told, lines, lambda value: f"{value:.3g} {unit}", filled=False)
+    return _plotted(figures, title, f"{told} {_BY_RATIO}", lines, seconds, filled=False, marks=_DURATIONS)
 
 
 def _channels(channels: list[ChannelFigures]) -> str:
@@ -158,10 +157,17 @@ def _dead_letter(one: DeadLetterFigures, most: int) -> str:
 
 
 def _plotted(
-    figures: Figures, title: str, told: str, lines: list[Line], written: Callable[[float], str], *, filled: bool = True
+    figures: Figures,
+    title: str,
+    told: str,
+    lines: list[Line],
+    written: Callable[[float], str],
+    *,
+    filled: bool = True,
+    marks: Sequence[float] | None = None,
 ) -> str:
     start = figures.since.timestamp() // figures.step_seconds * figures.step_seconds
-    drawn = plot(title, lines, Times(start, figures.step_seconds), written, filled=filled)
+    drawn = plot(title, lines, Times(start, figures.step_seconds), written, filled=filled, marks=marks)
     return f"<section><h2>{title}</h2><p>{told}</p>{legend(lines)}{drawn}</section>"
 
 
@@ -188,12 +194,20 @@ def _moment(time: datetime) -> str:
 
 # Numbers as people read them.
 
+_LARGE = {"tn": 10**12, "bn": 10**9, "M": 10**6}
+
 
 def number(value: float) -> str:
     """Return a count."""
-    if value >= 1e6:
-        return f"{value / 1e6:.3g} M"
+    unit, size = next(((unit, size) for unit, size in _LARGE.items() if value >= size), ("", 1))
+    if unit:
+        return f"{value / size:.3g} {unit}"
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2g}"
+
+
+def _whole(value: float) -> str:
+    """Return a count; there is no half a message, so a line of the grid there has no number."""
+    return number(value) if value == int(value) else ""
 
 
 def _per_second(value: float) -> str:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from math import floor, log10
+from math import floor, log, log10
 
 WIDTH, HEIGHT = 860, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 32
 _TICKS = 4
 _LABELS = 6
 _DAY = 86400
+#: Marks above the lowest on an axis; what is below that is too small to matter beside what is above.
+_MARKS_MAX = 6
 #: Room that a label of the time axis needs on either side of its tick.
 _LABEL_HALF = 34
 
@@ -37,12 +39,20 @@ class Times:
 
 
 def plot(
-    label: str, lines: Sequence[Line], times: Times, written: Callable[[float], str], *, filled: bool = False
+    label: str,
+    lines: Sequence[Line],
+    times: Times,
+    written: Callable[[float], str],
+    *,
+    filled: bool = False,
+    marks: Sequence[float] | None = None,
 ) -> str:
-    """Return a plot of lines, the first of them filled below if that is wanted."""
-    count = max(len(line.values) for line in lines)
-    top = _nice_top(max((value for line in lines for value in line.values if value is not None), default=0.0))
-    scale = _Scale(count, top)
+    """Return a plot of lines.
+
+    `filled`: the area below the first of them is. `marks`: what may stand at the grid's lines, where values are so
+    different that their ratios count; None: from nought evenly to a round number.
+    """
+    scale = _scale(lines, marks)
     parts = [f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">']
     parts += _value_axis(scale, written)
     parts += _time_axis(scale, times)
@@ -57,23 +67,57 @@ def plot(
 
 def legend(lines: Sequence[Line]) -> str:
     """Return the names of lines with their colours."""
-    items = "".join(f'<li><i class="{line.colour}"></i>{escape(line.name)}</li>' for line in lines)
+    items = "".join(
+        f'<li title="{escape(line.name)}"><i class="{line.colour}"></i>{escape(line.name)}</li>' for line in lines
+    )
     return f'<ul class="legend">{items}</ul>'
 
 
 class _Scale:
-    """Where values and steps are in the drawing."""
+    """Where values and steps are in the drawing: values from nought to a round number, divided evenly."""
 
-    def __init__(self, count: int, top: float) -> None:
+    def __init__(self, count: int, most: float) -> None:
         self.count = count
-        self.top = top
+        self.top = _nice_top(most)
         self.width = (WIDTH - _LEFT - _RIGHT) / max(count - 1, 1)
+
+    @property
+    def ticks(self) -> Sequence[float]:
+        return [self.top * tick / _TICKS for tick in range(_TICKS + 1)]
 
     def x(self, step: float) -> float:
         return _LEFT + step * self.width if self.count > 1 else (WIDTH + _LEFT - _RIGHT) / 2
 
     def y(self, value: float) -> float:
-        return HEIGHT - _BOTTOM - value / self.top * (HEIGHT - _TOP - _BOTTOM)
+        return HEIGHT - _BOTTOM - self.share(value) * (HEIGHT - _TOP - _BOTTOM)
+
+    def share(self, value: float) -> float:
+        return value / self.top
+
+
+class _MarkedScale(_Scale):
+    """Values between two marks, by their ratios; what is smaller than the lower one is drawn on it."""
+
+    def __init__(self, count: int, values: Sequence[float], marks: Sequence[float]) -> None:
+        super().__init__(count, 0.0)
+        most, least = max(values, default=0.0), min((value for value in values if value > 0), default=0.0)
+        last = max(1, next((place for place, mark in enumerate(marks) if mark >= most), len(marks) - 1))
+        first = max((place for place, mark in enumerate(marks) if mark <= least), default=0)
+        self._marks = marks[max(min(first, last - 1), last - _MARKS_MAX) : last + 1]
+
+    @property
+    def ticks(self) -> Sequence[float]:
+        return self._marks
+
+    def share(self, value: float) -> float:
+        first, last = self._marks[0], self._marks[-1]
+        return log(value / first) / log(last / first) if value > first else 0.0
+
+
+def _scale(lines: Sequence[Line], marks: Sequence[float] | None) -> _Scale:
+    count = max(len(line.values) for line in lines)
+    values = [value for line in lines for value in line.values if value is not None]
+    return _Scale(count, max(values, default=0.0)) if marks is None else _MarkedScale(count, values, marks)
 
 
 def _nice_top(value: float) -> float:
@@ -86,8 +130,7 @@ def _nice_top(value: float) -> float:
 
 def _value_axis(scale: _Scale, written: Callable[[float], str]) -> list[str]:
     parts = []
-    for tick in range(_TICKS + 1):
-        value = scale.top * tick / _TICKS
+    for value in scale.ticks:
         y = scale.y(value)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{written(value)}</text>')
