@@ -47,7 +47,7 @@ class Served:
         with self.errors.open("ab") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         if ready:
-            self._read_doors()
+            self.wait_for("ready")
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -131,18 +131,20 @@ class Served:
             self.process.stdout.close()
         return code
 
-    def _read_doors(self) -> None:
+    def wait_for(self, word: str) -> None:
+        """Read what it says up to the line that begins with this word; the doors that are named are known then."""
         assert self.process.stdout is not None
         begun = time.monotonic()
         for line in self.process.stdout:
-            if line == "ready\n":
-                return
             found = _LINE.fullmatch(line.strip())
-            assert found is not None, f"this names no door: {line!r}"
-            self.doors[found["door"]] = found["host"], int(found["port"])
+            assert found is not None or line == "ready\n", f"this names no door: {line!r}"
+            if found is not None:
+                self.doors[found["door"]] = found["host"], int(found["port"])
+            if line.split()[0] == word:
+                return
         code = self._wait()
         seconds = time.monotonic() - begun
-        raise AssertionError(f"the broker ended with {code} after {seconds:.1f} s, before it was ready: {self.said()}")
+        raise AssertionError(f"the broker ended with {code} after {seconds:.1f} s, before it said {word}: {self.said()}")
 
     def _keep_ports(self) -> None:
         """Put the ports that were picked into the options, in place of those that were to be free."""

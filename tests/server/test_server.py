@@ -18,7 +18,7 @@ def test_connections_leave_files_for_the_journal(tmp_path: Path) -> None:
     """Where the system allows few, fewer connections are let in, and messages are stored all the same."""
     with Served(tmp_path, ready=False) as served, ExitStack() as stack:
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (200, 200))
-        served._read_doors()
+        served.wait_for("ready")
         peers = [stack.enter_context(Raw(served.stomp)) for _ in range(120)]
         answers = [peer.send(CONNECT).file.peek(1)[:1] for peer in peers[:100]]
         assert set(answers) == {b"C"}
