@@ -166,7 +166,8 @@ class HttpConnection(asyncio.Protocol, Timed):
             await self._send(request, await self._response(request))
         except Switch as switch:
             self._switch(switch)
-        except PenstockError as error:  # in the middle of an answer, which breaks off there
+        except PenstockError as error:
+            LOG.warning("the answer to %s %s broke off: %s", request.method, request.path, error)
             self._refuse(error_response(error))
         except Exception:
             LOG.exception("%s %s could not be answered", request.method, request.path)
