@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from penstock.model.errors import StoreFailed
-from penstock.store.postgresql.sessions import Server, Session, told
+from penstock.store.postgresql.sessions import Server, Session, hang_up, told
 
 
 class Health:
@@ -66,6 +66,12 @@ class Line:
         """Return the rows that a query gives."""
         with self.session() as session:
             return session.execute(query.encode(), values, prepare=True, binary=True).fetchall()
+
+    def hang_up(self) -> None:
+        """End what is under way: whoever waits for an answer gets an error."""
+        session = self._session
+        if session is not None:
+            hang_up(session)
 
     def close(self) -> None:
         """End the session, after what is under way."""

@@ -1,5 +1,8 @@
 """Sessions with PostgreSQL: what an address means, what every session is set to, and what is said when there is none."""
 
+import os
+import socket
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import psycopg
@@ -70,6 +73,12 @@ class Server:
             f"{self} cannot be reached: {said}. Check that PostgreSQL runs there and listens to this machine.",
             key="store",
         )
+
+
+def hang_up(session: Session) -> None:
+    """Wake the thread that waits for an answer; closing the session under it would not."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(session.pgconn.socket)) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def told(error: psycopg.Error) -> str:

@@ -67,7 +67,16 @@ class Postgresql(Store):
         return self._tenure.contend()
 
     def check(self) -> None:
-        self._tenure.check()
+        if not self._is_open:
+            return
+        try:
+            self._tenure.check()
+        except StoreFailed as error:
+            self._health.fail(error.message)
+            # Whoever waits for an answer that may never come has to be told too.
+            for line in self._lines:
+                line.hang_up()
+            raise
 
     def open(self) -> Recovered:
         if sys.byteorder != "little":

@@ -23,6 +23,7 @@ import psycopg
 from psycopg import Connection, errors
 
 from penstock.model.errors import StoreAway, StoreFailed, StoreUnreadable
+from penstock.store.postgresql.sessions import hang_up, told
 
 #: What the schema needs for it: one row in each table; they are two, so that beats do not wait for commits.
 TABLES = """
@@ -35,7 +36,7 @@ BEAT_SECONDS = 0.4
 #: Since its last beat, in which a broker need not ask whether it is still the one; three beats may be late.
 FRESH_SECONDS = 1.2
 #: For so long a standby sees no beat before it takes over; what is more than the above is room for what is on its way.
-SILENT_SECONDS = 1.6
+SILENT_SECONDS = 1.5
 #: In these PostgreSQL has to answer somebody who has to know at once.
 ANSWER_SECONDS = 2.0
 
@@ -96,7 +97,7 @@ class Tenure:
                 return self._has_begun(self._connected())
             except psycopg.Error as error:
                 self._disconnect()
-                raise StoreAway(f"PostgreSQL cannot be reached: {_text(error)}", key="store") from error
+                raise StoreAway(f"PostgreSQL cannot be reached: {told(error)}", key="store") from error
 
     def _has_begun(self, connection: Connection[Any]) -> bool:
         if not self._has_lock(connection) and not (self._is_silent(connection) and self._has_deposed(connection)):
@@ -133,7 +134,7 @@ class Tenure:
             connection.execute(_END_SESSIONS, (int(1000 * ANSWER_SECONDS), pid, name))
         except errors.InsufficientPrivilege as error:
             raise StoreUnreadable(
-                f"{_holder(name)} is silent, and its sessions cannot be ended: {_text(error)}. All brokers of one store "
+                f"{_holder(name)} is silent, and its sessions cannot be ended: {told(error)}. All brokers of one store "
                 "have to log in to PostgreSQL as the same role",
                 key="store",
             ) from error
@@ -157,7 +158,7 @@ class Tenure:
         """Raise if somebody else may be writing; asks the database if that is not known for sure."""
         if self._failure is not None:
             raise StoreFailed(self._failure, key="store")
-        if self._clock() - self._beaten_at <= FRESH_SECONDS:
+        if self._thread is None or self._clock() - self._beaten_at <= FRESH_SECONDS:
             return
         if not self._asking.acquire(timeout=ANSWER_SECONDS):
             self._failure = f"PostgreSQL has not answered for {self._clock() - self._beaten_at:.1f} seconds"
@@ -184,7 +185,7 @@ class Tenure:
                     return
                 self._failure = "another broker has taken this store over"
             except psycopg.Error as error:
-                self._failure = f"PostgreSQL has closed the session that this broker holds the store by: {_text(error)}"
+                self._failure = f"PostgreSQL has closed the session that this broker holds the store by: {told(error)}"
         raise StoreFailed(self._failure or "the store is closed", key="store")
 
     # Leaving.
@@ -195,7 +196,7 @@ class Tenure:
         connection = self._connection
         if not self._asking.acquire(timeout=BEAT_SECONDS):
             if connection is not None:
-                _hang_up(connection)
+                hang_up(connection)
             self._asking.acquire()
         if self._connection is not None:
             with suppress(psycopg.Error):
@@ -211,17 +212,6 @@ class Tenure:
             connection.close()
 
 
-def _hang_up(connection: Connection[Any]) -> None:
-    """Wake the thread that waits for an answer; closing the session under it would not."""
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
-        line.shutdown(socket.SHUT_RDWR)
-
-
 def _holder(name: str) -> str | None:
     """Return host and process of a broker by the name of its sessions."""
     return name.split()[1] if name.startswith("penstock ") else None
-
-
-def _text(error: psycopg.Error) -> str:
-    """Return what went wrong in one line."""
-    return " ".join((error.diag.message_primary or str(error)).split())
