@@ -62,6 +62,7 @@ def silenced(standby: Tenure, clock: Clock) -> bool:
 def test_one_at_a_time(make: Callable[..., Tenure]) -> None:
     """The next one has it as soon as the first has left, with a higher epoch, and each knows who it is."""
     first, second = make(), make()
+    first.check()  # before anything is held there is nothing to lose
     assert first.contend()
     assert first.contend()
     assert not second.contend()
