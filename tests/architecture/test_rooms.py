@@ -74,7 +74,7 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
 def test_stores_know_the_port_and_not_each_other() -> None:
     """A store can be taken away without touching another; `locate` alone names them all."""
     found = []
-    beside_the_port = ("batches", "compaction", "live", "port", "recall", "runs")
+    beside_the_port = ("batches", "compaction", "history", "live", "port", "recall", "runs")
     shared = tuple(f"penstock.store.{name}." for name in beside_the_port)
     for module in modules():
         if module.room != "store" or module.parts[1:] in {(), ("locate",)}:

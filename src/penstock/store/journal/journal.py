@@ -12,7 +12,7 @@ from penstock.store.journal.catalogue import Catalogue, replay
 from penstock.store.journal.compaction import Compactor
 from penstock.store.journal.faults import Health, closed, full, in_use, unreadable
 from penstock.store.journal.filesystem import File, FileSystem, RealFileSystem, is_full, write_all
-from penstock.store.journal.history import History
+from penstock.store.journal.history import SegmentHistory
 from penstock.store.journal.indexes import Indexes
 from penstock.store.journal.recovery import INDEXES, SEGMENTS, Findings, Recovery
 from penstock.store.journal.salvage import Salvage
@@ -62,7 +62,7 @@ class Journal(Store):
         self._catalogue = Catalogue(self._file_system, segments)
         self._spares = Spares(self._file_system, segments, segment_bytes)
         self._writer = Writer(self._file_system, self._catalogue, self._spares, self._health, self._salts)
-        self.log = History(self._catalogue, self._writer.synced_end)
+        self.log = SegmentHistory(self._catalogue, self._writer.synced_end)
         self._recaller = Recaller(
             self._catalogue.find, Place.columns, lambda place: self._catalogue.unpin(place.segment)
         )

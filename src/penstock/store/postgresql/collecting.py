@@ -127,7 +127,8 @@ class Collector(Compaction[RowRun]):
                     session.execute(query.encode(), values)
                 for at_first, at, data in batches:
                     session.execute(INSERT_BATCH, (at_first, at, data, self._keeper.epoch()))
-                changing.enter_context(self._rows.changing)
+                for reading in self._rows.reading:
+                    changing.enter_context(reading)
             with self._rows.lock:
                 begin = self._rows.runs.index(old[0])
                 self._rows.runs[begin : begin + len(old)] = [] if new is None else [new]

@@ -1,7 +1,7 @@
 """The batches as rows: which runs there are, where in them a position stands, and reading whole batches back."""
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -54,8 +54,8 @@ class Rows:
     def __init__(self) -> None:
         #: Guards what stands here, for some microseconds at a time.
         self.lock = threading.Lock()
-        #: Held while rows are read that were found here, and while rows are replaced and this is told: a round trip each.
-        self.changing = threading.Lock()
+        #: One for each reader, held while it reads rows that it found here; whoever replaces rows holds all of them.
+        self.reading: list[threading.Lock] = []
         self.runs: list[RowRun] = []
         self.live = LiveSet()
 
@@ -81,23 +81,25 @@ class Reader:
     def __init__(self, rows: Rows, ask: Ask) -> None:
         self._rows = rows
         self._ask = ask
+        self.reading = threading.Lock()
+        rows.reading.append(self.reading)
 
     def find(self, position: int) -> Place | None:
         """Return where a position may stand, and keep it there until `done`; None when it is in no run."""
-        self._rows.changing.acquire()
+        self.reading.acquire()
         place = None
         try:
             run = self._rows.at(position)
             if run is not None and run.base <= position:
-                place = self._place(run, position, 1)
+                place = self.place(run, position)
         finally:
             if place is None:
-                self._rows.changing.release()
+                self.reading.release()
         return place
 
     def done(self, _: Place) -> None:
         """Let rows be replaced again."""
-        self._rows.changing.release()
+        self.reading.release()
 
     def read(self, place: Place) -> list[Columns]:
         """Read and check the batches of a place."""
@@ -108,11 +110,11 @@ class Reader:
         """Yield the records from `first` to `last`, as far as they are kept."""
         position = first
         while True:
-            with self._rows.changing:
+            with self.reading:
                 run = self._rows.at(position)
                 if run is None or run.base > last:
                     return
-                place = self._place(run, position, WINDOW_BYTES)
+                place = self.place(run, position, WINDOW_BYTES)
                 found = self.read(place)
             for columns in found:
                 batch = cut_batch(columns, position, last)
@@ -124,11 +126,11 @@ class Reader:
         """Yield all of a run, in windows."""
         position = run.base
         while position <= run.last:
-            place = self._place(run, position, WINDOW_BYTES)
+            place = self.place(run, position, WINDOW_BYTES)
             yield place
             position = place.stop
 
-    def _place(self, run: RowRun, position: int, size: int) -> Place:
+    def place(self, run: RowRun, position: int, size: int = 1) -> Place:
         """Return the batches of a run from about `position` on that have about so many bytes."""
         self._have_table(run)
         with self._rows.lock:
@@ -137,6 +139,14 @@ class Reader:
             is_last = after >= len(run.firsts)
             end, stop = (run.end, run.last + 1) if is_last else (run.offsets[after], run.firsts[after])
             return Place(run, run.offsets[entry], end, run.firsts[entry], stop)
+
+    def between(self, run: RowRun, start: int, end: int) -> tuple[int, int]:
+        """Return from which position to which the batches begin that have bytes from offset to offset."""
+        self._have_table(run)
+        with self._rows.lock:
+            entry = max(0, bisect_right(run.offsets, start) - 1)
+            after = bisect_left(run.offsets, end)
+            return run.firsts[entry], run.firsts[after] if after < len(run.firsts) else run.last + 1
 
     def _have_table(self, run: RowRun) -> None:
         """Learn where to begin looking in a run that was there before this process."""

@@ -9,6 +9,7 @@ from penstock.model.records import Record
 from penstock.store.port import Batch, Recovered, Store, Stretch
 from penstock.store.postgresql.collecting import Collector, Keeper
 from penstock.store.postgresql.health import Health, Line
+from penstock.store.postgresql.history import RowHistory
 from penstock.store.postgresql.recovery import recover
 from penstock.store.postgresql.rows import Reader, Rows
 from penstock.store.postgresql.schema import migrate
@@ -45,7 +46,9 @@ class Postgresql(Store):
         writing, recalling, keeping, reading = self._lines
         self._rows = Rows()
         self._ask = reading.ask
+        # The last reader to be made waits least while rows are replaced: it is the one that the event loop waits for.
         self._reader = Reader(self._rows, reading.ask)
+        self.log = RowHistory(self._rows, reading.ask)
         self._writer = Writer(writing, self._rows, self._health, lambda: self._tenure.epoch, self._salts, run_bytes)
         self._keeper = Keeper(keeping, self._health, lambda: self._tenure.epoch)
         recaller = Reader(self._rows, recalling.ask)
