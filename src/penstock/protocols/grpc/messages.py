@@ -1,5 +1,10 @@
 """Messages and choices, between the words of the protocol and those of the engine."""
 
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as AnyMessage
+
 from penstock.engine.port import OWN_LEASE, Selection
 from penstock.model.errors import BadRequest
 from penstock.model.message import Message
@@ -15,6 +20,17 @@ _MATCHES = {
     pb.MATCH_COMBINED: "combined",
     pb.MATCH_ANY: "any",
 }
+
+
+Request = TypeVar("Request", bound=AnyMessage)
+
+
+def read(kind: type[Request], data: bytes) -> Request:
+    """Return the request that a peer has sent."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise BadRequest(f"these bytes are no {kind.DESCRIPTOR.name}", key="request") from None
 
 
 def level_of(confirm: pb.Confirm, key: str, unspecified: Level) -> Level:

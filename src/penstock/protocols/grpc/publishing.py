@@ -1,7 +1,5 @@
 """Publishing: one message, or the messages of a batch."""
 
-from typing import NamedTuple
-
 from penstock.model.access import Action
 from penstock.model.errors import BadRequest, PenstockError, TooLarge
 from penstock.model.names import QueueKey, checked_name, checked_tags
@@ -13,13 +11,6 @@ from penstock.v1 import broker_pb2 as pb
 Channel = QueueKey | str
 
 
-class Published(NamedTuple):
-    """What came of a batch, and how many bytes the store is given by it."""
-
-    response: pb.EnqueueStreamResponse
-    size: int
-
-
 def enqueue(caller: Caller, request: pb.EnqueueRequest, now: float) -> pb.EnqueueResponse:
     """Publish a message."""
     caller.port.check_room()
@@ -27,13 +18,12 @@ def enqueue(caller: Caller, request: pb.EnqueueRequest, now: float) -> pb.Enqueu
     return pb.EnqueueResponse(receipt=pb.Receipt(sequence=receipt.sequence, duplicate=receipt.duplicate))
 
 
-def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) -> Published:
+def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) -> pb.EnqueueStreamResponse:
     """Publish the messages of a batch, each for itself."""
     caller.port.check_room()
     otherwise = _channel(caller, request) if request.WhichOneof("channel") else None
     response = pb.EnqueueStreamResponse()
     sequences: list[int] = []
-    size = 0
     for place, message in enumerate(request.messages):
         try:
             receipt = _publish(caller, message, otherwise, now)
@@ -41,12 +31,11 @@ def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) 
             response.refusals.add(place=place, code=error.code, key=error.key or "", text=error.message)
             sequences.append(0)
             continue
-        size += len(message.body)
         sequences.append(receipt.sequence)
         if receipt.duplicate:
             response.duplicates.append(place)
     response.sequences.extend(sequences)
-    return Published(response, size)
+    return response
 
 
 def _publish(caller: Caller, message: pb.NewMessage, otherwise: Channel | None, now: float) -> Receipt:

@@ -2,22 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from penstock.model.errors import BadRequest, Unavailable
+from penstock.model.errors import Unavailable
 from penstock.model.message import Message as Handed
 from penstock.model.stages import Level
 from penstock.protocols.grpc import managing, publishing, settling
 from penstock.protocols.grpc.callers import Caller
-from penstock.protocols.grpc.messages import level_of
+from penstock.protocols.grpc.messages import level_of, read
 from penstock.protocols.grpc.polling import Poll, poll_of, polled
 from penstock.runtime.runtime import Runtime
 from penstock.runtime.subscription import release, wait_for_one
 from penstock.v1 import broker_pb2 as pb
 
-AnyMessage = TypeVar("AnyMessage", bound=Message)
 Deed: TypeAlias = Callable[[Caller, Any, float], Message]
 
 #: A poll gives up so long before its deadline: what came later could not be handed over in time.
@@ -105,11 +104,3 @@ class Calls:
             raise
         finally:
             self._waiting.discard(task)
-
-
-def read(kind: type[AnyMessage], data: bytes) -> AnyMessage:
-    """Return the message that a peer has sent."""
-    try:
-        return kind.FromString(data)
-    except DecodeError:
-        raise BadRequest(f"these bytes are no {kind.DESCRIPTOR.name}", key="request") from None

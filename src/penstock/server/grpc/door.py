@@ -32,18 +32,17 @@ class GrpcDoor:
         credentials: grpc.ServerCredentials | None,
     ) -> None:
         self._runtime = runtime
-        self._door = door
         self._addresses = addresses
         self._limits = limits
         self._credentials = credentials
         self._server: aio.Server
-        self._calls = Calls(runtime)
         self._callers = Callers(runtime, door.new_id)
+        self._service = Service(runtime, door, self._callers, Calls(runtime))
 
     async def open(self, say: Callable[[str], None]) -> None:
         """Let clients in, and say where."""
         self._server = aio.server(
-            handlers=[Service(self._door, self._callers, self._calls)],
+            handlers=[self._service],
             options=_options(self._limits, self._runtime.engine.limits.body_bytes_max),
             maximum_concurrent_rpcs=self._limits.grpc_calls_max,
         )
@@ -54,7 +53,7 @@ class GrpcDoor:
 
     async def close(self) -> None:
         """Release what is held, answer what was begun, and go."""
-        self._calls.close()
+        self._service.leave()
         await self._server.stop(self._limits.closing_seconds)
         self._callers.leave()
 

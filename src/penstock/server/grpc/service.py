@@ -17,7 +17,11 @@ from penstock.model.stages import Level
 from penstock.protocols.door import Door
 from penstock.protocols.grpc.callers import Caller, Callers
 from penstock.protocols.grpc.errors import metadata_of, status_of
+from penstock.protocols.grpc.streams import Batches
+from penstock.protocols.grpc.subscribing import Subscriber
+from penstock.runtime.runtime import Runtime
 from penstock.server.grpc.calls import READY, SYNCED, Calls
+from penstock.server.grpc.conversation import Conversation, MakeSession
 from penstock.v1 import broker_pb2 as pb
 
 LOG = logging.getLogger("penstock.grpc")
@@ -35,15 +39,21 @@ Answer: TypeAlias = Callable[[Caller, bytes], Awaitable[bytes]]
 class Service(grpc.GenericRpcHandler):
     """See the module."""
 
-    def __init__(self, door: Door, callers: Callers, calls: Calls) -> None:
+    def __init__(self, runtime: Runtime, door: Door, callers: Callers, calls: Calls) -> None:
+        self._runtime = runtime
         self._door = door
         self._callers = callers
         self._calls = calls
+        self._conversations: set[Conversation] = set()
         self._answers: dict[str, Answer] = {"Enqueue": calls.enqueue}
         for level, table in ((Level.SYNC, SYNCED), (Level.READY, READY)):
             for name, (kind, deed) in table.items():
                 self._answers[name] = partial(calls.do, kind, deed, level)
-        self._behaviours: dict[str, Behaviour] = {"Poll": self._poll}
+        self._behaviours: dict[str, Behaviour] = {
+            "Poll": self._poll,
+            "EnqueueStream": partial(self._converse, lambda caller: partial(Batches, caller)),
+            "Subscribe": partial(self._converse, lambda caller: partial(Subscriber, caller, door.new_id)),
+        }
         for name, answer in self._answers.items():
             self._behaviours[name] = partial(self._answer_streamed, answer)
         self._prepared: dict[Access, dict[str, Handler]] = {}
@@ -65,6 +75,12 @@ class Service(grpc.GenericRpcHandler):
                 self._anybody = found[0]
             return self._handler(found[0], name)
         return grpc.stream_stream_rpc_method_handler(partial(self._after_login, name, looking))
+
+    def leave(self) -> None:
+        """End everything that goes on, in good order."""
+        self._calls.close()
+        for conversation in list(self._conversations):
+            conversation.session.leave()
 
     def _look(self, authorization: str | None, found: list[Access | PenstockError]) -> "Future[Access | PenstockError]":
         """Look who somebody is; what is known at once is put into `found`."""
@@ -123,6 +139,14 @@ class Service(grpc.GenericRpcHandler):
 
     async def _poll(self, caller: Caller, context: Context) -> None:
         await self._calls.poll(caller, await _only(context), context.time_remaining(), context.write)
+
+    async def _converse(self, make: Callable[[Caller], MakeSession], caller: Caller, context: Context) -> None:
+        conversation = Conversation(self._runtime, make(caller), context)
+        self._conversations.add(conversation)
+        try:
+            await conversation.run()
+        finally:
+            self._conversations.discard(conversation)
 
     # Calls of strangers.
 

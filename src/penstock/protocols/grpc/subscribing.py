@@ -1,0 +1,240 @@
+"""Subscriptions: a stream that hands out messages in batches, and takes what became of them."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from penstock.engine.port import Client, Consumer, Outcome, settle
+from penstock.model.access import Action
+from penstock.model.errors import BadRequest, NoObject, PenstockError
+from penstock.model.message import Message, State
+from penstock.model.names import checked_name
+from penstock.model.publication import checked_reason
+from penstock.model.selector import parse
+from penstock.model.settings import checked_count
+from penstock.model.stages import Level
+from penstock.protocols.grpc.callers import Caller
+from penstock.protocols.grpc.messages import lease_of, level_of, message_of, read, selection_of
+from penstock.protocols.grpc.streams import Session
+from penstock.v1 import broker_pb2 as pb
+
+CREDIT_DEFAULT = 256
+#: A response has no more messages, and unless one message is larger no more bytes of bodies: clients take 4 MiB.
+RESPONSE_MESSAGES, RESPONSE_BYTES = 1000, 2**20
+
+
+class Subscriber(Session):
+    """See the module. The stream is a client of the engine by itself."""
+
+    def __init__(self, caller: Caller, new_id: Callable[[], bytes], wake: Callable[[], None]) -> None:
+        super().__init__(caller, wake)
+        self._limits = caller.limits
+        self._engine = caller.engine
+        self._client: Client = self._engine.clients.connect(self._port.now(), new_id(), user=caller.client.user)
+        self._consumer: Consumer | None = None
+        #: Messages that may be sent, and those that were sent and are not settled, by their sequence.
+        self._ready: deque[Message] = deque()
+        self._sent: dict[int, Message] = {}
+        self._settled: list[pb.Settled] = []
+        #: Answers that wait for the disk.
+        self._unsynced = 0
+
+    # What the carrier calls.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the peer was told of all its settlements, and there will be no more."""
+        return self.is_deaf and not self._settled and not self._unsynced
+
+    def hear(self, data: bytes) -> None:
+        """Begin, settle, or both."""
+        request = read(pb.SubscribeRequest, data)
+        now = self._port.now()
+        if request.HasField("subscription"):
+            self._begin(request.subscription, now)
+        if self._consumer is None:
+            raise BadRequest("subscription is missing: the first request says what is wanted", key="subscription")
+        if request.HasField("credit"):
+            self._give_credit(self._consumer, request.credit)
+        settled = pb.Settled(label=request.label)
+        self._settle(request, settled, now)
+        if request.label:
+            self._unsynced += 1
+            self._port.after(Level.SYNC, partial(self._tell_synced, settled))
+        elif settled.refusals:
+            self._settled.append(settled)
+            self._wake()
+        self._port.touch()
+
+    def next_response(self) -> bytes | None:
+        """Return messages, and what became of settlements."""
+        if not self._ready and not self._settled:
+            return None
+        response = pb.SubscribeResponse(messages=self._handed_out(), settled=self._settled)
+        self._settled = []
+        return response.SerializeToString()
+
+    def end(self, error: PenstockError | None = None) -> None:
+        """Take no more; what the peer holds waits again and does not count as failed."""
+        if not self.is_deaf:
+            self._let_go(self._engine.clients.leave)
+        super().end(error)
+
+    def lost(self) -> None:
+        """Take note that the peer has gone: what it holds has failed, unless it was given back before."""
+        if not self.is_deaf:
+            self._let_go(self._engine.clients.disconnect)
+        super().lost()
+
+    def give_up(self) -> None:
+        """Tell nothing more of settlements."""
+        self._settled.clear()
+        self._unsynced = 0
+
+    # Handing out.
+
+    def _begin(self, wanted: pb.Subscription, now: float) -> None:
+        if self._consumer is not None:
+            raise BadRequest("there is a subscription already; another needs a stream of its own", key="subscription")
+        selector = self._engine.selected_by(parse(wanted.selector).matches) if wanted.HasField("selector") else None
+        consumer = Consumer(
+            self._client,
+            self._arrived,
+            credit=CREDIT_DEFAULT,
+            timeout=lease_of(wanted),
+            selector=selector,
+            level=level_of(wanted.sync, "sync", Level.READY),
+        )
+        if wanted.WhichOneof("channel") == "topic":
+            self._take_from_topic(consumer, wanted, now)
+        else:
+            self._take_from_queues(consumer, wanted)
+        self._consumer = consumer
+
+    def _take_from_queues(self, consumer: Consumer, wanted: pb.Subscription) -> None:
+        for name in ("durable", "from_seq"):
+            if wanted.HasField(name):
+                raise BadRequest(f"{name} goes with a topic", key=name)
+        selection = selection_of(wanted)
+        self._caller.check(Action.CONSUME, selection.name)
+        consumer.takes_turns = selection.takes_turns
+        self._engine.subscribe(consumer, selection)
+
+    def _take_from_topic(self, consumer: Consumer, wanted: pb.Subscription, now: float) -> None:
+        if wanted.HasField("tags"):
+            raise BadRequest("topics have no tags", key="tags")
+        topic = checked_name(wanted.topic, "topic")
+        self._caller.check(Action.CONSUME, topic)
+        durable = checked_name(wanted.durable, "durable") if wanted.HasField("durable") else None
+        if durable is not None:
+            for earlier in self._engine.subscriptions.take_over(durable, topic, now):
+                earlier.on_ready(earlier)
+        first = wanted.from_seq if wanted.HasField("from_seq") else None
+        self._engine.subscribe_topic(consumer, topic, now, durable, first)
+
+    def _give_credit(self, consumer: Consumer, credit: int) -> None:
+        consumer.credit = checked_count(credit, "credit", 1, self._limits.credit_max)
+        if consumer.unsettled >= credit:
+            consumer.pause()
+        else:
+            consumer.let_go(self._engine.effects)
+
+    def _arrived(self, consumer: Consumer) -> None:
+        """Take over what was assigned, to be sent once that is persisted as far as was asked for."""
+        messages, consumer.inbox = consumer.inbox, []
+        if messages:
+            self._port.after(consumer.level, partial(self._send, messages))
+        if consumer.failure is not None:
+            self.end(consumer.failure)
+
+    def _send(self, messages: list[Message]) -> None:
+        if self.is_deaf:
+            return
+        self._ready.extend(messages)
+        self._wake()
+
+    def _handed_out(self) -> list[pb.Message]:
+        ready, sent = self._ready, self._sent
+        messages: list[pb.Message] = []
+        size = 0
+        while ready and len(messages) < RESPONSE_MESSAGES:
+            message = ready[0]
+            length = len(message.record[7])
+            if messages and size + length > RESPONSE_BYTES:
+                break
+            ready.popleft()
+            if message.state is State.ASSIGNED:  # else it lapsed, or went with its queue, before anybody saw it
+                sent[message.record[3]] = message
+                messages.append(message_of(message))
+                size += length
+        return messages
+
+    # Settling.
+
+    def _settle(self, request: pb.SubscribeRequest, settled: pb.Settled, now: float) -> None:
+        sent = self._sent
+        for sequence in request.complete:
+            message = sent.pop(sequence, None)
+            try:
+                if message is None:
+                    raise _unknown(sequence)
+                if message.cursor.finish(message, now):
+                    settled.late.append(sequence)
+            except PenstockError as error:
+                _refuse(settled, sequence, error)
+        for failure in request.fail:
+            outcome = Outcome.REJECT if failure.reject else Outcome.FAIL
+            reason = checked_reason(failure.reason or ("rejected" if failure.reject else ""), self._limits)
+            self._settle_otherwise(settled, failure.sequence, outcome, reason, now)
+        for sequence in request.release:
+            self._settle_otherwise(settled, sequence, Outcome.RELEASE, "", now)
+        for sequence in request.keep_alive:
+            self._keep_alive(settled, sequence, now)
+        if request.keep_all_alive:
+            self._engine.keep_alive_all(self._client, now)
+
+    def _settle_otherwise(self, settled: pb.Settled, sequence: int, outcome: Outcome, reason: str, now: float) -> None:
+        message = self._sent.pop(sequence, None)
+        try:
+            if message is None:
+                raise _unknown(sequence)
+            settle(message, outcome, reason, now)
+        except PenstockError as error:
+            _refuse(settled, sequence, error)
+
+    def _keep_alive(self, settled: pb.Settled, sequence: int, now: float) -> None:
+        message = self._sent.get(sequence)
+        try:
+            if message is None:
+                raise _unknown(sequence)
+            message.cursor.keep_alive(message, now)
+        except PenstockError as error:
+            _refuse(settled, sequence, error)
+
+    def _tell_synced(self, settled: pb.Settled) -> None:
+        if self._unsynced:
+            self._unsynced -= 1
+            self._settled.append(settled)
+            self._wake()
+
+    # Ending.
+
+    def _let_go(self, part: Callable[[Client, float], None]) -> None:
+        """Give back what was not sent, and part with the client."""
+        now = self._port.now()
+        unsent = [*self._ready, *(self._consumer.inbox if self._consumer is not None else ())]
+        self._ready.clear()
+        for message in unsent:
+            if message.state is State.ASSIGNED:
+                message.cursor.release(message, now)
+        part(self._client, now)
+        self._sent.clear()
+        self._port.touch()
+
+
+def _unknown(sequence: int) -> NoObject:
+    return NoObject(f"there is no unsettled message {sequence} that this stream was sent", key="sequence")
+
+
+def _refuse(settled: pb.Settled, sequence: int, error: PenstockError) -> None:
+    settled.refusals.add(sequence=sequence, code=error.code, key=error.key or "", text=error.message)
