@@ -294,7 +294,7 @@ class Failure(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., reason: _Optional[str] = ..., reject: _Optional[bool] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("subscription", "credit", "complete", "fail", "release", "keep_alive", "keep_all_alive", "label")
+    __slots__ = ("subscription", "credit", "complete", "fail", "release", "keep_alive", "keep_all_alive", "leave", "label")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +302,7 @@ class SubscribeRequest(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALL_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     subscription: Subscription
     credit: int
@@ -310,8 +311,9 @@ class SubscribeRequest(_message.Message):
     release: _containers.RepeatedScalarFieldContainer[int]
     keep_alive: _containers.RepeatedScalarFieldContainer[int]
     keep_all_alive: bool
+    leave: bool
     label: int
-    def __init__(self, subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit: _Optional[int] = ..., complete: _Optional[_Iterable[int]] = ..., fail: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., release: _Optional[_Iterable[int]] = ..., keep_alive: _Optional[_Iterable[int]] = ..., keep_all_alive: _Optional[bool] = ..., label: _Optional[int] = ...) -> None: ...
+    def __init__(self, subscription: _Optional[_Union[Subscription, _Mapping]] = ..., credit: _Optional[int] = ..., complete: _Optional[_Iterable[int]] = ..., fail: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., release: _Optional[_Iterable[int]] = ..., keep_alive: _Optional[_Iterable[int]] = ..., keep_all_alive: _Optional[bool] = ..., leave: _Optional[bool] = ..., label: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
     __slots__ = ("messages", "settled")

@@ -148,8 +148,7 @@ class BrokerServicer:
 
     def Subscribe(self, request_iterator, context):
         """Hands out messages as they come, in batches, and takes settlements in batches: the fast way of working.
-        The stream is the client: a stream that breaks or is cancelled fails what it holds, one that the client half-closes
-        gives it back without counting.
+        The stream is the client: when it ends, what it holds has failed, unless the client has said `leave` before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

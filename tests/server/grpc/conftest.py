@@ -1,4 +1,4 @@
-"""A broker with its door of gRPC for the tests of each module, and a stub to call it by."""
+"""A broker with its door of gRPC for the tests of each module, and stubs to call it by."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -10,7 +10,7 @@ from grpc import aio
 from penstock.v1.broker_pb2_grpc import BrokerAsyncStub
 from tests.served import Served
 
-Connect: TypeAlias = Callable[..., BrokerAsyncStub]
+Connect: TypeAlias = Callable[[Served], BrokerAsyncStub]
 
 
 @pytest.fixture

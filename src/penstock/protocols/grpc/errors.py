@@ -1,6 +1,6 @@
 """Errors as gRPC tells them: a status of the call, and in its trailing metadata the code of the error and its key."""
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, Unavailable
 
 #: Metadata in which the code and the key stand.
 CODE, KEY = "penstock-code", "penstock-key"
@@ -27,3 +27,8 @@ def metadata_of(error: PenstockError) -> tuple[tuple[str, str], ...]:
     """Return what stands beside the status; only ASCII may."""
     key = (error.key or "").encode("ascii", "backslashreplace").decode()
     return ((CODE, error.code), (KEY, key)) if key.isprintable() and key else ((CODE, error.code),)
+
+
+def closing() -> Unavailable:
+    """Return what peers are told when the server stops."""
+    return Unavailable("the broker is closing; try again in a moment", key="broker")

@@ -43,19 +43,21 @@ def _publish(caller: Caller, message: pb.NewMessage, otherwise: Channel | None, 
     if len(body) > caller.limits.body_bytes_max:
         raise TooLarge(
             f"the message has {len(body)} bytes; at most {caller.limits.body_bytes_max} are allowed (body_bytes_max)",
-            key="message.body",
+            key="body",
             size=len(body),
             limit=caller.limits.body_bytes_max,
         )
     channel = otherwise if otherwise is not None and not message.WhichOneof("channel") else _channel(caller, message)
     publication = _publication(message)
+    attributes = publication.attributes(now, caller.limits)
     channels = caller.engine.channels
-    if isinstance(channel, str) and (publication.key is not None or publication.group is not None):
-        raise BadRequest("a message to a topic has no key and no group", key="message.topic")
+    if isinstance(channel, str):
+        for name in ("key", "group"):
+            if getattr(publication, name) is not None:
+                raise BadRequest(f"a message to a topic has no {name}", key=name)
     where = (
         channels.topic_to_publish(channel, now) if isinstance(channel, str) else channels.queue_to_publish(channel, now)
     )
-    attributes = publication.attributes(now, caller.limits)
     first = None if attributes is None else where.seen(attributes, now)
     if first is not None:
         return Receipt(0, first, duplicate=True)

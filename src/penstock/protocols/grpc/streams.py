@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from penstock.model.errors import PenstockError, Unavailable
+from penstock.model.errors import PenstockError
 from penstock.model.stages import Level
 from penstock.protocols.grpc.callers import Caller
+from penstock.protocols.grpc.errors import closing
 from penstock.protocols.grpc.messages import level_of, read
 from penstock.protocols.grpc.publishing import enqueue_batch
 from penstock.v1 import broker_pb2 as pb
@@ -56,7 +57,7 @@ class Session(ABC):
 
     def leave(self) -> None:
         """End in good order, because the server stops."""
-        self.end(Unavailable("the broker is closing; try again in a moment", key="broker"))
+        self.end(closing())
 
     def lost(self) -> None:
         """Take note that the stream is gone, in good order or not."""

@@ -58,12 +58,16 @@ class Subscriber(Session):
             self._give_credit(self._consumer, request.credit)
         settled = pb.Settled(label=request.label)
         self._settle(request, settled, now)
+        if request.leave:
+            self._give_back()
         if request.label:
             self._unsynced += 1
             self._port.after(Level.SYNC, partial(self._tell_synced, settled))
         elif settled.refusals:
             self._settled.append(settled)
             self._wake()
+        if request.leave:
+            self.end()
         self._port.touch()
 
     def next_response(self) -> bytes | None:
@@ -75,15 +79,19 @@ class Subscriber(Session):
         return response.SerializeToString()
 
     def end(self, error: PenstockError | None = None) -> None:
-        """Take no more; what the peer holds waits again and does not count as failed."""
-        if not self.is_deaf:
-            self._let_go(self._engine.clients.leave)
-        super().end(error)
-
-    def lost(self) -> None:
-        """Take note that the peer has gone: what it holds has failed, unless it was given back before."""
+        """Take no more; what the peer holds has failed."""
         if not self.is_deaf:
             self._let_go(self._engine.clients.disconnect)
+        super().end(error)
+
+    def leave(self) -> None:
+        """End because the server stops; what the peer holds waits again and does not count as failed."""
+        self._give_back()
+        super().leave()
+
+    def lost(self) -> None:
+        """Take note that the peer has gone."""
+        self.end()
         super().lost()
 
     def give_up(self) -> None:
@@ -218,6 +226,16 @@ class Subscriber(Session):
             self._wake()
 
     # Ending.
+
+    def _give_back(self) -> None:
+        """Let all wait again that the peer holds; it does not count as failed."""
+        now = self._port.now()
+        if self._consumer is not None:
+            self._consumer.hold()
+        for message in list(self._client.held):
+            message.cursor.release(message, now)
+        self._sent.clear()
+        self._port.touch()
 
     def _let_go(self, part: Callable[[Client, float], None]) -> None:
         """Give back what was not sent, and part with the client."""

@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
 
-from penstock.model.errors import Unavailable
 from penstock.model.message import Message as Handed
 from penstock.model.stages import Level
 from penstock.protocols.grpc import managing, publishing, settling
 from penstock.protocols.grpc.callers import Caller
+from penstock.protocols.grpc.errors import closing
 from penstock.protocols.grpc.messages import level_of, read
 from penstock.protocols.grpc.polling import Poll, poll_of, polled
 from penstock.runtime.runtime import Runtime
@@ -100,7 +100,7 @@ class Calls:
             return await wait_for_one(self._runtime, poll.consumer.again(), poll.selection, seconds)
         except asyncio.CancelledError:
             if self._is_closing:
-                raise Unavailable("the broker is closing; poll again in a moment", key="broker") from None
+                raise closing() from None
             raise
         finally:
             self._waiting.discard(task)

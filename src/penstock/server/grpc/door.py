@@ -11,13 +11,16 @@ from penstock.protocols.door import Door
 from penstock.protocols.grpc.callers import Callers
 from penstock.runtime.runtime import Runtime
 from penstock.server.grpc.calls import Calls
-from penstock.server.grpc.service import Service
+from penstock.server.grpc.health import StandardServices
+from penstock.server.grpc.service import NAME, Service
 from penstock.server.limits import ServerLimits
 from penstock.server.listening import Address
 
 OPTION = "--grpc-listen"
 #: A request is at most as long as a body, and so much for all else.
 REQUEST_BYTES_BESIDES = 4 * 2**20
+#: In these the library sends what was answered last; then it ends whoever still asks about health.
+LAST_WORDS_SECONDS = 0.2
 
 
 class GrpcDoor:
@@ -38,6 +41,7 @@ class GrpcDoor:
         self._server: aio.Server
         self._callers = Callers(runtime, door.new_id)
         self._service = Service(runtime, door, self._callers, Calls(runtime))
+        self._standard = StandardServices(runtime, NAME)
 
     async def open(self, say: Callable[[str], None]) -> None:
         """Let clients in, and say where."""
@@ -46,6 +50,7 @@ class GrpcDoor:
             options=_options(self._limits, self._runtime.engine.limits.body_bytes_max),
             maximum_concurrent_rpcs=self._limits.grpc_calls_max,
         )
+        await self._standard.add_to(self._server)
         ports = [self._bound(address) for address in self._addresses]
         await self._server.start()
         for address, port in zip(self._addresses, ports, strict=True):
@@ -53,8 +58,9 @@ class GrpcDoor:
 
     async def close(self) -> None:
         """Release what is held, answer what was begun, and go."""
-        self._service.leave()
-        await self._server.stop(self._limits.closing_seconds)
+        await self._standard.close()
+        await self._service.leave(self._limits.closing_seconds)
+        await self._server.stop(LAST_WORDS_SECONDS)
         self._callers.leave()
 
     def _bound(self, address: Address) -> int:

@@ -1,10 +1,11 @@
 """The service: looks who makes a call before anything of it is read, and tells what went wrong."""
 
+import asyncio
 import logging
-from asyncio import Future, get_running_loop
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn, TypeAlias
 
@@ -16,7 +17,7 @@ from penstock.model.errors import BadRequest, PenstockError, PermissionDenied
 from penstock.model.stages import Level
 from penstock.protocols.door import Door
 from penstock.protocols.grpc.callers import Caller, Callers
-from penstock.protocols.grpc.errors import metadata_of, status_of
+from penstock.protocols.grpc.errors import closing, metadata_of, status_of
 from penstock.protocols.grpc.streams import Batches
 from penstock.protocols.grpc.subscribing import Subscriber
 from penstock.runtime.runtime import Runtime
@@ -45,6 +46,10 @@ class Service(grpc.GenericRpcHandler):
         self._callers = callers
         self._calls = calls
         self._conversations: set[Conversation] = set()
+        #: Calls that are not answered yet.
+        self._at_work = 0
+        self._is_idle = asyncio.Event()
+        self._is_leaving = False
         self._answers: dict[str, Answer] = {"Enqueue": calls.enqueue}
         for level, table in ((Level.SYNC, SYNCED), (Level.READY, READY)):
             for name, (kind, deed) in table.items():
@@ -65,6 +70,8 @@ class Service(grpc.GenericRpcHandler):
         service, _, name = handler_call_details.method.removeprefix("/").partition("/")
         if service != NAME or name not in self._behaviours:
             return None
+        if self._is_leaving:
+            return grpc.stream_stream_rpc_method_handler(_refuse_late)
         authorization = _authorization(handler_call_details.invocation_metadata)
         if authorization is None and self._anybody is not None:
             return self._handler(self._anybody, name)
@@ -76,15 +83,21 @@ class Service(grpc.GenericRpcHandler):
             return self._handler(found[0], name)
         return grpc.stream_stream_rpc_method_handler(partial(self._after_login, name, looking))
 
-    def leave(self) -> None:
-        """End everything that goes on, in good order."""
+    async def leave(self, seconds: float) -> None:
+        """End everything that goes on, in good order; what was begun has some seconds for it."""
+        self._is_leaving = True
         self._calls.close()
         for conversation in list(self._conversations):
             conversation.session.leave()
+        if self._at_work:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_idle.wait(), seconds)
 
-    def _look(self, authorization: str | None, found: list[Access | PenstockError]) -> "Future[Access | PenstockError]":
+    def _look(
+        self, authorization: str | None, found: list[Access | PenstockError]
+    ) -> "asyncio.Future[Access | PenstockError]":
         """Look who somebody is; what is known at once is put into `found`."""
-        looking: Future[Access | PenstockError] = get_running_loop().create_future()
+        looking: asyncio.Future[Access | PenstockError] = asyncio.get_running_loop().create_future()
 
         def then(access: Access | PenstockError) -> None:
             found.append(access)
@@ -122,16 +135,27 @@ class Service(grpc.GenericRpcHandler):
 
     async def _answer(self, answer: Answer, access: Access, data: bytes, context: Context) -> bytes:
         """Answer a request with a response: the quick way of most calls."""
+        self._at_work += 1
         try:
             return await answer(self._callers.of(access), data)
         except Exception as error:  # noqa: BLE001  # what it is decides what the peer is told
             await refuse(error, context)
+        finally:
+            self._answered()
 
     async def _behave(self, behaviour: Behaviour, access: Access, _: object, context: Context) -> None:
+        self._at_work += 1
         try:
             await behaviour(self._callers.of(access), context)
         except Exception as error:  # noqa: BLE001  # as above
             await refuse(error, context)
+        finally:
+            self._answered()
+
+    def _answered(self) -> None:
+        self._at_work -= 1
+        if not self._at_work:
+            self._is_idle.set()
 
     async def _answer_streamed(self, answer: Answer, caller: Caller, context: Context) -> None:
         """Do the same for somebody who was a stranger a moment ago."""
@@ -151,7 +175,7 @@ class Service(grpc.GenericRpcHandler):
     # Calls of strangers.
 
     async def _after_login(
-        self, name: str, looking: "Future[Access | PenstockError]", requests: object, context: Context
+        self, name: str, looking: "asyncio.Future[Access | PenstockError]", requests: object, context: Context
     ) -> None:
         """Let a call go on once it is known who makes it; until then nothing of it is read."""
         access = await looking
@@ -159,6 +183,10 @@ class Service(grpc.GenericRpcHandler):
             await refuse(access, context)
         else:
             await self._behave(self._behaviours[name], access, requests, context)
+
+
+async def _refuse_late(_: object, context: Context) -> None:
+    await refuse(closing(), context)
 
 
 async def refuse(error: Exception, context: Context) -> NoReturn:
