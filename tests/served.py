@@ -44,6 +44,7 @@ class Served:
     def start(self, *, ready: bool = True) -> None:
         """Start it, again on the ports that it had before; wait until it says that it is ready."""
         command = [sys.executable, "-m", "penstock", "serve", "--data", str(self.data), *self._options]
+        self.doors = {}
         with self.errors.open("ab") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         if ready:
@@ -94,13 +95,13 @@ class Served:
     def restart(self) -> None:
         """Stop it and start it again on the same ports."""
         self.stop()
-        self._keep_ports()
+        self.keep_ports()
         self.start()
 
     def revive(self, *, killed_after: float | None = None) -> None:
         """Kill it and start it again on the same ports, once more if it is to be killed so soon while it starts."""
         self.kill()
-        self._keep_ports()
+        self.keep_ports()
         if killed_after is not None:
             self.start(ready=False)
             time.sleep(killed_after)
@@ -146,7 +147,7 @@ class Served:
         seconds = time.monotonic() - begun
         raise AssertionError(f"the broker ended with {code} after {seconds:.1f} s, before it said {word}: {self.said()}")
 
-    def _keep_ports(self) -> None:
+    def keep_ports(self) -> None:
         """Put the ports that were picked into the options, in place of those that were to be free."""
         names = {"--listen": "native", "--stomp-listen": "stomp", "--grpc-listen": "grpc"}
         options = list(self._options)

@@ -114,6 +114,7 @@ class Succession:
     async def _stand_by(self, runtime: Runtime, server: Server) -> bool:
         """Stand by until the store can be had, and recover from it; returns whether that has come to pass."""
         standby = Standby(new_house(runtime, self._options.limits), self._doorways, self._maker.refusals)
+        standby.reason = _waits_for(runtime)
         await standby.open(self._say)
         try:
             if not await self._contend(runtime, standby):
@@ -127,7 +128,7 @@ class Succession:
 
     async def _contend(self, runtime: Runtime, standby: Standby) -> bool:
         """Try to get the store again and again; returns whether it was had before the broker was told to stop."""
-        store, wait = runtime.store, CONTEND_SECONDS
+        wait = CONTEND_SECONDS
         try:
             while not await self._is_stopped_within(wait):
                 try:
@@ -137,12 +138,12 @@ class Succession:
                     standby.reason = f"this broker stands by: {error}"
                     wait = min(2 * wait, AWAY_SECONDS_MAX)
                 else:
-                    standby.reason = f"this broker stands by while {store.holder or 'another'} writes to the store"
+                    standby.reason = _waits_for(runtime)
                     wait = CONTEND_SECONDS
         except BaseException:
-            await asyncio.to_thread(store.close)
+            await asyncio.to_thread(runtime.store.close)
             raise
-        await asyncio.to_thread(store.close)
+        await asyncio.to_thread(runtime.store.close)
         return False
 
     async def _has_got(self, runtime: Runtime) -> bool:
@@ -160,3 +161,7 @@ class Succession:
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
         return self._stopped.is_set()
+
+
+def _waits_for(runtime: Runtime) -> str:
+    return f"this broker stands by while {runtime.store.holder or 'another'} writes to the store"
