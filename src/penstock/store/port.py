@@ -99,7 +99,7 @@ class Log(ABC):
 
 
 class Store(ABC):
-    """Makes records durable; see the promises above. Methods with a body are optional."""
+    """Makes records durable; see the promises above. Methods with a body are optional. docs/storage.md has an example."""
 
     #: Whether `recall` works, so that the engine may let bodies leave memory.
     recalls: bool = False

@@ -313,7 +313,7 @@ class DurableRecallingStore(DurableStore, RecallingStore):
             store.adopt([range(1, 500), range(500, 1001)])
             assert store.recall([999, 3, 500, 501]) == [message(one, b"y" * 200) for one in (999, 3, 500, 501)]
 
-    def test_what_went_after_the_index_is_still_there_after_a_kill(self, factory: Factory) -> None:
+    def test_what_the_index_does_not_cover_is_still_there_after_a_kill(self, factory: Factory) -> None:
         """Whoever starts from the newest index may ask for all that was live as of that index."""
 
         def work() -> None:
@@ -322,9 +322,9 @@ class DurableRecallingStore(DurableStore, RecallingStore):
             store.adopt([])
             store.write(1, messages(1, 20), [])
             store.sync()
-            store.save(21, b"index")
             store.write(21, [finish(7)], range(1, 20))
             store.sync()
+            store.save(21, b"index")  # of the state before: it was taken while these were on their way
             store.collect(22)
 
         killed(work)
