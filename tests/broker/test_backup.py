@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from examples.own_store import Sqlite
 from penstock import Broker
 from penstock.engine import snapshot
 from penstock.model.errors import (
@@ -28,6 +29,7 @@ from penstock.runtime.backup import HEAD_BYTES, MAGIC, Head, check_backup, head_
 from penstock.runtime.keeping import TOLD_AT_ONCE, Keeping
 from penstock.runtime.recovery import restore_backup
 from penstock.store.journal import Journal
+from penstock.store.locate import store_at
 from penstock.store.memory import Memory
 from penstock.store.port import Store
 from penstock.testing.stores import killed
@@ -103,21 +105,49 @@ def small_backup(path: Path, sequences: Iterable[int] = range(1, 6), salt: int =
 # What is in one.
 
 
-@pytest.mark.parametrize("target", ["memory", "forgetful", "journal"])
-@pytest.mark.parametrize("source", ["memory", "forgetful", "journal"])
-async def test_any_store_is_restored_from_any_other(source: str, target: str, tmp_path: Path) -> None:
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
+    """Return what makes a store of a kind, on a place that is new for each."""
+
+    def place(kind: str) -> Store:
+        if kind == "postgresql":
+            return store_at(request.getfixturevalue("database"))
+        stores = {"memory": Memory, "forgetful": ForgetfulMemory}
+        files = {"journal": Journal, "own": Sqlite}
+        return stores[kind]() if kind in stores else files[kind](str(tmp_path / kind))
+
+    return place
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("memory", "journal"),
+        ("journal", "memory"),
+        ("journal", "postgresql"),
+        ("postgresql", "journal"),
+        ("postgresql", "own"),
+        ("own", "postgresql"),
+        ("own", "forgetful"),
+        ("forgetful", "own"),
+        ("forgetful", "journal"),
+        ("journal", "forgetful"),
+    ],
+)
+async def test_any_store_is_restored_from_any_other(
+    source: str, target: str, places: Callable[[str], Store], tmp_path: Path
+) -> None:
     """Messages with all their fields, queues, topics, subscribers, settings and counts."""
-    stores: dict[str, Callable[[Path], Store]] = {
-        "memory": lambda _: Memory(),
-        "forgetful": lambda _: ForgetfulMemory(),
-        "journal": Journal,
-    }
-    async with Broker.open(stores[source](tmp_path / "source")) as broker:
+    async with Broker.open(places(source)) as broker:
         await fill(broker)
         expected = await contents(broker)
         await broker.backup(tmp_path / "backup")
-    async with Broker.open(stores[target](tmp_path / "target"), restore=tmp_path / "backup") as other:
+    store = places(target)
+    async with Broker.open(store, restore=tmp_path / "backup") as other:
         assert await contents(other) == expected
+    if store.durable:
+        async with Broker.open(places(target)) as again:
+            assert await contents(again) == expected
 
 
 async def test_a_backup_has_what_its_moment_had(tmp_path: Path) -> None:
