@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from pathlib import Path
 
 import penstock
@@ -31,9 +32,12 @@ class Ledger:
         self.completed: set[bytes] = set()
         self.forwarded: set[bytes] = set()
         self.refused: Counter[str] = Counter()
+        #: Is told of each message that comes.
+        self.watch: Callable[[], object] = lambda: None
 
     def take(self, message: penstock.Message) -> bytes:
         """Take note of a message; returns its body."""
+        self.watch()
         body = message.body
         assert body in self.sent, f"nobody sent {body!r}"
         assert body not in self.completed | self.forwarded, f"{body!r} came again after its end was promised"
@@ -54,22 +58,25 @@ class Ledger:
 
 
 class Rounds:
-    """Clients at work on a server that is killed."""
+    """Clients at work on servers that are struck, again and again, and serve once more when `strike` returns."""
 
-    def __init__(self, served: Served, seed: int) -> None:
+    def __init__(self, url: str, strike: Callable[[], object], seed: int) -> None:
         self.ledger = Ledger()
-        self._served = served
+        self._url = url
+        self._strike = strike
         self._choice = random.Random(seed)
-        self._url = "penstock://{}:{}".format(*served.native)
         self._is_over = False
 
-    async def run(self, rounds: int, progress: Callable[[int], object] = lambda _: None) -> None:
-        """Work and kill so many times, then check."""
+    async def run(
+        self, rounds: int, progress: Callable[[int], object] = lambda _: None, executor: Executor | None = None
+    ) -> None:
+        """Work and strike so many times, from a thread of the executor, then check."""
+        loop = asyncio.get_running_loop()
         acts = [*(self._produce for _ in range(PRODUCERS)), *(self._consume for _ in range(CONSUMERS))]
         working = [asyncio.ensure_future(self._client(act)) for act in acts]
         for number in range(rounds):
             await asyncio.wait(working, timeout=self._choice.uniform(0.05, 0.3))
-            await asyncio.to_thread(self._served.revive)
+            await loop.run_in_executor(executor, self._strike)
             progress(number + 1)
         self._is_over = True
         await asyncio.gather(*working)
@@ -131,7 +138,7 @@ def native_rounds(place: Path, rounds: int, seed: int, progress: Callable[[int],
 
     async def run() -> Ledger:
         with Served(place, *FREE_PORTS) as served:
-            campaign = Rounds(served, seed)
+            campaign = Rounds("penstock://{}:{}".format(*served.native), served.revive, seed)
             await campaign.run(rounds, progress)
             return campaign.ledger
 
