@@ -42,6 +42,8 @@ class History:
         self.lapsed: dict[tuple[int, str | None], Channel] = {}
         self.attempts: dict[tuple[int, str | None], int] = defaultdict(lambda: 1)
         self.passed = 1
+        #: Whether the durable subscriber is there, so that messages wait for it.
+        self.has_audit = False
 
     def note(self, kind: str, channel: Channel | None, **columns: Any) -> int:
         """Write down a record; returns its position."""
@@ -63,7 +65,7 @@ class History:
         due = self.now + timedelta(seconds=30) if self.random.random() < 0.2 else None
         given: Row = {"client": "aa01", "priority": 4, "size": len(body), "due": due, "body": body, **columns}
         sequence = self.note(kind, channel, **given)
-        if kind == "publish":
+        if kind == "publish" and (channel is not TOPIC or self.has_audit):
             self.waiting[sequence, AUDIT if channel is TOPIC else None] = channel
         return sequence
 
@@ -73,8 +75,8 @@ class History:
         if self.random.random() < 0.02:
             self.now += timedelta(hours=13)
         action = self.random.choices(
-            [self._publish, self._assign, self._settle, self._fast_pop, self._end, self._pass, self._late],
-            [8, 6, 5, 1, 0.4, 1, 0.5],
+            [self._publish, self._assign, self._settle, self._fast_pop, self._end, self._pass, self._late, self._join],
+            [8, 6, 5, 1, 0.4, 1, 0.5, 0.5],
         )[0]
         action()
 
@@ -133,14 +135,26 @@ class History:
     def _end(self) -> None:
         """Purge or delete a queue, or let the durable subscriber go."""
         kind = self.random.choice(["purge", "delete", "unsubscriber"])
+        if kind == "unsubscriber" and not self.has_audit:
+            return
         channel = TOPIC if kind == "unsubscriber" else self.random.choice(QUEUES)
         self.note(kind, channel, subscriber=AUDIT if channel is TOPIC else None)
+        self.has_audit = self.has_audit and channel is not TOPIC
         for places in [self.waiting] if kind == "purge" else [self.waiting, self.held]:
             for place in [place for place, where in places.items() if where == channel]:
                 del places[place]
                 self.lapsed.pop(place, None)
 
+    def _join(self) -> None:
+        """Let the durable subscriber come, or come back."""
+        if not self.has_audit:
+            self.note("subscriber", TOPIC, subscriber=AUDIT)
+            self.has_audit = True
+
     def _pass(self) -> None:
+        if self.passed == 1:
+            self.passed = self.note("subscriber", TOPIC, subscriber=PASSING) + 1
+            return
         last = self.records[-1]["position"] if self.records else 1
         self.note("pass", TOPIC, subscriber=PASSING, sequence=self.passed, last_sequence=last, client="cc03")
         self.passed = last + 1
@@ -200,6 +214,8 @@ def told_messages(records: list[Row]) -> dict[tuple[int, str | None], Row]:
                     row.update(first=time, attempts=1, consumer=record["client"])
                     end(row, record, "finish", None)
             continue
+        if kind == "subscriber":
+            continue
         row = cursor(sequence, record["subscriber"]) if kind != "publish" else {}
         if kind in {"assign", "pop", "fast_pop"}:
             row["consumer"] = record["client"] if kind != "fast_pop" else None
@@ -246,17 +262,19 @@ def told_minutes(records: list[Row]) -> dict[tuple[datetime, Channel], Row]:
     def minute(time: datetime, channel: Channel) -> Row:
         fresh = {
             **dict.fromkeys(["published", "assigned", "finished", "failed", "released", "dropped", "dead_lettered"], 0),
-            "waits": [], "works": [], "depth": None,
+            "waits": [], "works": [], "depth": None, "subscribers": None,
         }  # fmt: skip
         return minutes.setdefault((time.replace(second=0, microsecond=0), channel), fresh)
 
     counted = {
         "publish": ["published"], "fast_pop": ["published", "assigned"], "assign": ["assigned"], "pop": ["assigned"],
-        "fail": ["failed"], "release": ["released"],
+        "fail": ["failed"], "release": ["released"], "subscriber": [], "unsubscriber": [],
     }  # fmt: skip
     for record in records:
-        for name in counted.get(record["kind"], []):
-            minute(record["time"], channel_of(record))[name] += 1
+        if record["kind"] in counted:
+            told = minute(record["time"], channel_of(record))
+            for name in counted[record["kind"]]:
+                told[name] += 1
     ends: list[tuple[datetime, Channel]] = []
     for row in told_messages(records).values():
         channel = channel_of(row["publish"])
@@ -278,7 +296,32 @@ def told_minutes(records: list[Row]) -> dict[tuple[datetime, Channel], Row]:
                 if one["kind"] in {"publish", "fast_pop"} and channel_of(one) == channel
             )  # fmt: skip
             told["depth"] = begun - sum(time < over for time, where in ends if where == channel)
+        else:
+            told["subscribers"] = told_subscribers(records, start + timedelta(minutes=1))
+            told["depth"] = sum(depth for _, depth in told["subscribers"].values())
     return minutes
+
+
+def told_subscribers(records: list[Row], over: datetime) -> dict[str, tuple[int, int]]:
+    """Return who takes from the topic at a moment: since which position, and how much it has not settled since."""
+    past = [record for record in records if record["time"] < over and record["channel"] == TOPIC.name]
+    there: dict[str, int] = {}
+    for record in past:
+        if record["kind"] == "subscriber":
+            there[record["subscriber"]] = record["position"]
+        if record["kind"] == "unsubscriber":
+            del there[record["subscriber"]]
+    settled = {place for place, row in told_messages(past).items() if row["end"] is not None}
+    return {
+        name: (
+            since,
+            sum(
+                record["kind"] == "publish" and record["position"] > since and (record["position"], name) not in settled
+                for record in past
+            ),
+        )
+        for name, since in there.items()
+    }
 
 
 def channel_of(record: Row) -> Channel:

@@ -139,6 +139,8 @@ def test_minutes_agree_with_an_oracle(lake: Lake) -> None:
         row = by_place[minute.timestamp(), channel]
         for name in ("published", "assigned", "finished", "failed", "released", "dropped", "dead_lettered", "depth"):
             assert row[name] == told[name], (minute, channel, name)
+        backlogs = row["subscribers"] and {name: tuple(one) for name, one in row["subscribers"].items()}
+        assert (backlogs or {}) == (told["subscribers"] or {}), (minute, channel)
         for what in ("wait", "work"):
             for name, share in {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}.items():
                 assert close(row[f"{what}_{name}"], percentile(told[f"{what}s"], share)), (minute, channel, what)

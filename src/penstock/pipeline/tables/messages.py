@@ -105,14 +105,19 @@ def _endings(log: DataFrame, steps: DataFrame) -> DataFrame:
 
 
 def _ordered(steps: DataFrame) -> DataFrame:
-    """Tell each step what was before it, and leave out endings that did not concern the message any more."""
+    """Tell each step what was before it, and leave out endings that did not concern the message any more.
+
+    A queue that is deleted may be made and deleted again: of several endings the first one is that of the message.
+    """
     earlier = Window.partitionBy(*KEY).orderBy("position").rowsBetween(Window.unboundedPreceding, -1)
     state = F.when(~F.col("kind").isin(*ENDINGS), F.struct("kind", "time"))
     told = steps.withColumn("before", F.last(state, ignorenulls=True).over(earlier))
     is_over = F.col("before.kind").isin(*_SETTLED)
     is_held = (F.col("kind") == "purge") & F.col("before.kind").isin("assign", _HELD)
-    idle = F.col("kind").isin(*ENDINGS) & F.coalesce(is_over | is_held, F.lit(False))  # a column
-    return told.where(~idle & ~F.col("kind").isin(*_KNOWN))
+    is_ending = F.col("kind").isin(*ENDINGS)
+    idle = is_ending & F.coalesce(is_over | is_held, F.lit(False))  # a column
+    left = told.where(~idle & ~F.col("kind").isin(*_KNOWN))
+    return left.withColumn("ended", F.count_if(is_ending).over(earlier)).where(~is_ending | (F.col("ended") == 0))
 
 
 # Parts.

@@ -1,12 +1,13 @@
 """The table `queue_minutes`: for each channel and minute what happened in it, how long it took, and what was left waiting.
 
 Waits are those of messages first assigned in the minute, work that of messages settled in it. `depth` counts the messages
-of a queue that were published and not settled when the minute ended; on a topic every cursor has its own, so it is null.
+of a queue that were published and not settled when the minute ended; on a topic, those of all its subscribers together.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
+from penstock.pipeline.tables.backlogs import COMING_AND_GOING, depth_of_topic, is_of_pattern, with_backlogs
 from penstock.pipeline.tables.events import day_of, folder_of
 from penstock.pipeline.tables.messages import CHANNEL
 from penstock.pipeline.tables.schemas import QUEUE_MINUTES
@@ -28,13 +29,10 @@ def queue_minutes(log: DataFrame, rows: DataFrame, before: DataFrame, since: Col
     `log` has all records of these minutes, `rows` the rows of all messages that they speak of, and `before` the minutes
     of the same queues that came earlier.
     """
-    parts = [
-        _counts(_within(log, "time", since, until)),
-        _waits(_within(rows, "first_assigned_at", since, until)),
-        _settlements(_within(rows, "settled_at", since, until)),
-    ]
-    minutes = _joined(parts)
-    return _with_depth(minutes, before.where(F.col("minute") < since))
+    told, settled = _within(log, "time", since, until), _within(rows, "settled_at", since, until)
+    minutes = _joined([_counts(told), _waits(_within(rows, "first_assigned_at", since, until)), _settlements(settled)])
+    earlier = before.where(F.col("minute") < since)
+    return _with_depth(with_backlogs(minutes, told, settled, earlier), earlier)
 
 
 def is_dead_letter() -> Column:
@@ -52,8 +50,8 @@ def _within(rows: DataFrame, time: str, since: Column, until: Column) -> DataFra
 
 def _counts(log: DataFrame) -> DataFrame:
     counted = [F.count_if(F.col("kind").isin(*kinds)).alias(name) for name, kinds in _RECORDS.items()]
-    kinds = [kind for some in _RECORDS.values() for kind in some]
-    return log.where(F.col("kind").isin(*kinds)).groupBy("minute", *CHANNEL).agg(*counted)
+    kinds = [kind for some in _RECORDS.values() for kind in some] + list(COMING_AND_GOING)
+    return log.where(F.col("kind").isin(*kinds) & ~is_of_pattern()).groupBy("minute", *CHANNEL).agg(*counted)
 
 
 def _waits(rows: DataFrame) -> DataFrame:
@@ -95,7 +93,7 @@ def _with_depth(minutes: DataFrame, before: DataFrame) -> DataFrame:
     }
     columns = {
         **percentiles,
-        "depth": F.when(F.col("channel_type") == "queue", F.col("depth")),
+        "depth": F.when(F.col("channel_type") == "queue", F.col("depth")).otherwise(depth_of_topic()),
         "day": day_of(F.col("minute")),
         "folder": folder_of(F.col("channel")),
     }

@@ -83,6 +83,7 @@ QUEUE_MINUTES = _schema(
     ("dead_lettered", LONG),
     *_PERCENTILES,
     ("depth", LONG),
+    ("subscribers", MapType(TEXT, StructType([StructField("since", LONG), StructField("depth", LONG)]))),
 )
 
 DEAD_LETTERS = _schema(

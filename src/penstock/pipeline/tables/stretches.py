@@ -4,7 +4,8 @@
     events/day=2026-11-19/folder=orders/1795082400-1795082459-<commit>-0.parquet    seconds from the first to the last
 
 Records about a few messages touch the files that have them, and what ends all of a channel touches those alone in which
-something is not settled. The minute in which a batch begins is in the last files of the batches before.
+something is not settled; what has ended already is looked for in all of them when its minute is counted again. The minute
+in which a batch begins is in the last files of the batches before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
 from penstock.pipeline.tables.events import folder_of
@@ -54,16 +55,24 @@ def touched(lake: Lake, log: DataFrame) -> list[str]:
         folder_of(F.col("channel")).alias("folder"),
         F.when(ending, 0).otherwise(F.col("sequence")).alias("since"),
         F.when(ending, F.col("position")).otherwise(F.coalesce("last_sequence", "sequence")).alias("until"),
-        ending.alias("ending"),
+        (ending & ~_is_in(lake)).alias("ends_now"),
     )
     same = (
         (F.col("of_folder") == F.col("folder"))
         & (F.col("first") <= F.col("until"))
         & (F.col("last") >= F.col("since"))
-        & (~F.col("ending") | (F.col("unsettled") > 0))
+        & (~F.col("ends_now") | (F.col("unsettled") > 0))
     )
     found = spoken.distinct().join(F.broadcast(files), same).select("path").distinct()
     return [row["path"] for row in found.collect()]
+
+
+def _is_in(lake: Lake) -> Column:
+    """Tell whether the lake has a record, so that what it ends is settled there."""
+    known = F.lit(False)  # a column
+    for shard, position in lake.last.progress.items():
+        known |= (F.col("shard") == int(shard)) & (F.col("position") <= position)
+    return known
 
 
 def name_files(staging: Staging, paths: Iterable[str]) -> None:
