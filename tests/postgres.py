@@ -84,7 +84,7 @@ class Postgres:
         """End the server and everything that belongs to it as a power cut would."""
         # Nobody is started, and nobody tidies up, between the look at the children and the end.
         self.process.send_signal(signal.SIGSTOP)
-        for child in _children(self.process.pid):
+        for child in children(self.process.pid):
             os.kill(child, signal.SIGKILL)
         self.process.kill()
         self.process.wait(PATIENCE)
@@ -182,7 +182,8 @@ def _free_port() -> int:
         return port
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
+    """Return the processes that a process has started."""
     # The name of a program may hold blanks and brackets; after it come the state and the parent.
     return [
         int(path.parent.name)

@@ -42,22 +42,26 @@ class Health:
 
 
 class Line:
-    """A session for one kind of work, begun when it is first needed; its users come one after the other."""
+    """A session for one kind of work; its users come one after the other."""
 
-    def __init__(self, begin: Callable[[], Session], health: Health) -> None:
-        self._begin = begin
+    def __init__(self, connect: Callable[[], Session], health: Health) -> None:
+        self._connect = connect
         self._health = health
         self._session: Session | None = None
         self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Begin the session."""
+        self._session = self._connect()
 
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Give the session to one user; whatever goes wrong in it is the store's failure."""
         self._health.check()
         with self._lock:
+            if self._session is None:
+                raise StoreFailed("the store is closed", key="store")
             try:
-                if self._session is None:
-                    self._session = self._begin()
                 yield self._session
             except psycopg.Error as error:
                 raise self._health.lose(error) from error

@@ -59,8 +59,12 @@ class Server:
         try:
             parameters = self._parameters | {"application_name": name, "client_encoding": "utf8"}
             session = psycopg.connect(conninfo.make_conninfo(**parameters), autocommit=True)
+        except psycopg.Error as error:
+            raise self._refused(error) from error
+        try:
             session.execute(_SETTINGS)
         except psycopg.Error as error:
+            session.close()
             raise self._refused(error) from error
         return session
 

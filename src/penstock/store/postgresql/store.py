@@ -84,14 +84,8 @@ class Postgresql(Store):
     def open(self) -> Recovered:
         if sys.byteorder != "little":
             raise NotImplementedError("the columns of batches are little-endian, and this machine is not")
-        if not self.contend():
-            holder = self._tenure.holder or "another broker"
-            self.close()
-            raise StoreInUse(
-                f"{self._server} is in use by {holder}. Stop that one, or give this one another database.",
-                key="store",
-            )
         try:
+            self._take()
             state, self._index_position = recover(self._rows, self._ask)
         except BaseException:
             self.close()
@@ -99,6 +93,17 @@ class Postgresql(Store):
         self._writer.start()
         self._is_open = True
         return Recovered(state, self._index_position, self._reader.batches(self._index_position, sys.maxsize))
+
+    def _take(self) -> None:
+        """Become the one who writes, and begin all sessions: what is wrong with one is wrong from the start."""
+        if not self.contend():
+            raise StoreInUse(
+                f"{self._server} is in use by {self.holder or 'another broker'}. "
+                "Stop that one, or give this one another database.",
+                key="store",
+            )
+        for line in self._lines:
+            line.begin()
 
     def close(self) -> None:
         self._is_open = False
