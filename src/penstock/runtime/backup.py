@@ -20,11 +20,13 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from penstock.model.errors import BadRequest, StoreDamaged, StoreFailed, StoreTooNew, StoreUnreadable
 from penstock.model.records import Record
+from penstock.runtime.garbage import left_alone
 from penstock.store.batches import (
     BATCH_HEADER_BYTES,
     FOOTER,
@@ -53,6 +55,8 @@ _HEAD = struct.Struct("<7sBQdQQ")
 _HEAD_SUM = struct.Struct("<I4x")
 HEAD_BYTES = _HEAD.size + _HEAD_SUM.size
 _LENGTH = struct.Struct("<Q")
+#: Fields of a record, taken from many without a step of the interpreter for each.
+_SEQUENCE, _BODY = itemgetter(3), itemgetter(7)
 
 Recall = Callable[[Sequence[int]], list[Record]]
 #: Told of bytes and messages that are done, and of how many messages there are.
@@ -106,7 +110,8 @@ class Part(NamedTuple):
 
     def records(self) -> list[Record]:
         """Return the records of messages."""
-        return Columns(self.header, self.raw, 0).rows()
+        with left_alone():
+            return Columns(self.header, self.raw, 0).rows()
 
 
 # Making one.
@@ -119,8 +124,9 @@ def parts_of(
     packed = _HEAD.pack(MAGIC, VERSION, *head)
     yield packed + _HEAD_SUM.pack(checksum(packed))
     offset, done = HEAD_BYTES, 0
-    for records in _portions(live, recall):
-        batch = encode(records[0][3], records, [record[3] for record in records]).batch
+    portions = _portions(live, recall)
+    while records := _next(portions):
+        batch = encode(records[0][3], records, list(map(_SEQUENCE, records))).batch
         finish(batch, head.salt, offset, 0)
         yield batch
         offset += len(batch)
@@ -132,6 +138,11 @@ def parts_of(
     tell(offset + len(batch), done, head.messages)
 
 
+def _next(portions: Iterator[list[Record]]) -> list[Record]:
+    with left_alone():
+        return next(portions, [])
+
+
 def _portions(live: Sequence["array[int]"], recall: Recall) -> Iterator[list[Record]]:
     """Yield the records of all these sequences in their order, about a part's worth at a time."""
     portion: list[Record] = []
@@ -141,7 +152,7 @@ def _portions(live: Sequence["array[int]"], recall: Recall) -> Iterator[list[Rec
         while start < len(sequences):
             records = recall(sequences[start : start + at_once])
             start += len(records)
-            lengths = [len(record[7]) for record in records]
+            lengths = list(map(len, map(_BODY, records)))
             portion += records
             size += sum(lengths)
             if size >= PART_BYTES or len(portion) >= PART_RECORDS:

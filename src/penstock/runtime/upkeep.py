@@ -5,7 +5,6 @@ An index is saved when the log has grown enough since the last one, and what nob
 
 import asyncio
 import contextlib
-import gc
 import os
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Coroutine
@@ -21,6 +20,7 @@ from penstock.model.stages import Level
 from penstock.runtime.backup import Tell, write_backup
 from penstock.runtime.capture import Capture
 from penstock.runtime.commits import Commit
+from penstock.runtime.garbage import left_alone
 from penstock.runtime.recovery import encoded
 
 if TYPE_CHECKING:
@@ -171,17 +171,9 @@ class Upkeep:
             return freed
 
     def _state(self) -> dict[str, object]:
-        """Return the engine's state, while everybody waits.
-
-        Python is kept from looking for garbage: in a hundred thousand new lists it looks again and again, and finds none.
-        """
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
+        """Return the engine's state, while everybody waits."""
+        with left_alone():
             return snapshot.dump(self._runtime.engine)
-        finally:
-            if was_enabled:
-                gc.enable()
 
     def _save(self, position: int, state: dict[str, object], floor: int | None) -> int:
         index = encoded(state)
