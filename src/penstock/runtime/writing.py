@@ -19,6 +19,7 @@ from penstock.model.names import QueueKey, checked_name, checked_tags
 from penstock.model.publication import Publication, checked_body, size_of
 from penstock.model.staged import StagedRow
 from penstock.model.stages import Level
+from penstock.runtime.stage_files import StageFiles
 from penstock.runtime.staging import Staging
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Writing:
 
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
-        self.staging = Staging(runtime.store.directory)
+        self.staging = Staging(runtime.store.stages or StageFiles(runtime.store.directory))
         #: The stages that were checked, so that they need not be read once more to be decided on.
         self._checked: dict[str, Staged] = {}
         #: By query: what is being published.

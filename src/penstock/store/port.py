@@ -98,6 +98,46 @@ class Log(ABC):
         """Return the bytes of a stretch, or of a part of one; `NoObject` when the file has gone."""
 
 
+@dataclass(slots=True, frozen=True)
+class StageKept:
+    """What is known of a stage."""
+
+    name: str
+    bytes: int
+    changed_at: float  # seconds since the epoch
+
+
+class Stages(ABC):
+    """Bytes that queries of Spark have written and not published yet, by names. For any thread; each call may be slow."""
+
+    @abstractmethod
+    def kept(self) -> list[StageKept]:
+        """Return what is there."""
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Whether there is a stage of this name."""
+
+    @abstractmethod
+    def append(self, name: str, data: bytes) -> None:
+        """Add bytes to a stage, which is made if need be."""
+
+    @abstractmethod
+    def sync(self, names: Iterable[str]) -> None:
+        """Make durable what was added to these stages."""
+
+    @abstractmethod
+    def parts(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of a stage, in order and in parts of any size."""
+
+    @abstractmethod
+    def drop(self, name: str) -> int:
+        """Throw a stage away; returns how many bytes it had, which is 0 if it is not there."""
+
+    def close(self) -> None:
+        """Let go of what was to live no longer than the broker."""
+
+
 class Store(ABC):
     """Makes records durable; see the promises above. Methods with a body are optional. docs/storage.md has an example."""
 
@@ -109,6 +149,8 @@ class Store(ABC):
     log: "Log | None" = None
     #: Where the broker may keep files beside the store's own; None where there is no such place.
     directory: str | None = None
+    #: Where the broker keeps what is staged; None for files, in `directory` if there is one.
+    stages: "Stages | None" = None
     #: Whether several brokers may point at this store: one writes, and the others wait until it is their turn.
     is_shared: bool = False
 

@@ -19,6 +19,7 @@ from penstock.model.staged import StagedRow
 from penstock.pipeline.broker_client import BrokerClient
 from penstock.pipeline.stage_client import Batch, Stage, publish
 from penstock.runtime import staging
+from penstock.runtime.stage_files import StageFiles
 from penstock.runtime.staging import STAGE_SECONDS, Staging
 from penstock.server.users import User, UserFile, hashed
 from tests.served import FREE_PORTS, Served
@@ -215,13 +216,13 @@ def test_a_broker_in_memory_takes_them_too(serve: Serve) -> None:
 
 def test_stages_that_are_too_old_go_at_the_next_start(tmp_path: Path) -> None:
     """Not those that are needed; and there is a bound for all together."""
-    stages = Staging(str(tmp_path))
+    stages = Staging(StageFiles(str(tmp_path)))
     for name in ("old", "needed", "young"):
         stages.append(name, b"x")
     for name in ("old", "needed"):
         os.utime(tmp_path / "stages" / f"{name}.rows", (1000.0, 1000.0))
     os.utime(tmp_path / "stages" / "young.rows", (2000.0, 2000.0))
-    Staging(str(tmp_path)).open(1000.5 + STAGE_SECONDS, ["needed"])
+    Staging(StageFiles(str(tmp_path))).open(1000.5 + STAGE_SECONDS, ["needed"])
 
     assert sorted(path.name for path in (tmp_path / "stages").iterdir()) == ["needed.rows", "young.rows"]
 
@@ -229,13 +230,13 @@ def test_stages_that_are_too_old_go_at_the_next_start(tmp_path: Path) -> None:
 def test_there_is_a_bound_for_what_is_staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is thrown away makes room."""
     monkeypatch.setattr(staging, "STAGED_BYTES_MAX", 10)
-    stages = Staging(str(tmp_path))
+    stages = Staging(StageFiles(str(tmp_path)))
     stages.append("one", b"x" * 10)
     with pytest.raises(TooLarge):
         stages.append("two", b"x")
     stages.drop(["one", "one"])
     stages.append("two", b"x" * 10)
-    again = Staging(str(tmp_path))
+    again = Staging(StageFiles(str(tmp_path)))
     again.open(0.0, [])
     with pytest.raises(TooLarge):
         again.append("three", b"x")
@@ -280,7 +281,7 @@ async def test_a_backup_has_batches_whole(tmp_path: Path) -> None:
 
 def stage_by_hand(data: Path, name: str, rows: list[StagedRow]) -> None:
     """Put rows into a stage as the broker does."""
-    stages = Staging(str(data))
+    stages = Staging(StageFiles(str(data)))
     for start in range(0, len(rows), 500):
         frame = msgspec.msgpack.encode(rows[start : start + 500])
         stages.append(name, struct.pack("<II", len(frame), crc32c(frame)) + frame)

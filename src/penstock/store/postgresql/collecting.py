@@ -1,41 +1,22 @@
 """Giving space back: rows of runs without live messages go, and those of runs with few are replaced by packed ones."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from penstock.model.errors import StoreDamaged
 from penstock.model.records import Record
 from penstock.store.batches import Columns, encode, finish
 from penstock.store.compaction import Compaction
-from penstock.store.postgresql.health import Health, Line
+from penstock.store.postgresql.keeper import Keeper
 from penstock.store.postgresql.rows import Reader, RowRun, Rows
-from penstock.store.postgresql.sessions import Session
 from penstock.store.postgresql.writer import INSERT_BATCH, insert_run
 from penstock.store.runs import CHUNK_BYTES
 
 #: A batch of a packed run is written at so many bytes of bodies, or so many records: what is read for one recall.
 BATCH_RECORDS = 512
 
-_IN_OFFICE = "SELECT 1 FROM penstock.tenure WHERE epoch = %s FOR SHARE"
 _DELETE_BATCHES = "DELETE FROM penstock.batches WHERE first >= %s AND first <= %s"
 _DELETE_RUNS = "DELETE FROM penstock.runs WHERE base >= %s AND base <= %s"
-
-
-class Keeper:
-    """What is kept of the log: transactions besides the commits, which the epoch guards as it guards these."""
-
-    def __init__(self, line: Line, health: Health, epoch: Callable[[], int]) -> None:
-        self._line = line
-        self._health = health
-        self.epoch = epoch
-
-    @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """Give a session in a transaction that counts only if this broker still is the one who writes."""
-        with self._line.session() as session, session.transaction():
-            if session.execute(_IN_OFFICE, (self.epoch(),)).fetchone() is None:
-                raise self._health.depose()
-            yield session
 
 
 class Collector(Compaction[RowRun]):

@@ -13,6 +13,7 @@ from penstock.store.postgresql.sessions import Server, Session, told
 #:   batches  whole batches; `at` is the offset of a batch in its run, which both its checksum and readers go by
 #:   runs     batches from `base` to `last`, kept and dropped as one; the numbers stand there once it is full
 #:   indexes  the engine's state as of `position`; there is one row
+#:   stages   what queries of Spark have written and not published yet
 #:   tenure   the epoch that every commit checks; beats: a sign of life
 STEPS = (
     """
@@ -37,6 +38,13 @@ STEPS = (
         position bigint NOT NULL,
         state bytea NOT NULL,
         saved timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE penstock.stages (
+        stage text NOT NULL,
+        part bigint GENERATED ALWAYS AS IDENTITY,
+        bytes bytea NOT NULL,
+        written timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (stage, part)
     );
     ALTER TABLE penstock.batches ALTER bytes SET STORAGE EXTERNAL;
     ALTER TABLE penstock.indexes ALTER state SET STORAGE EXTERNAL;

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from penstock.model.errors import StoreDamaged, StoreFailed, StoreInUse
 from penstock.model.records import Record
 from penstock.store.port import Batch, Recovered, Store, Stretch
-from penstock.store.postgresql.collecting import Collector, Keeper
+from penstock.store.postgresql.collecting import Collector
 from penstock.store.postgresql.health import Health, Line
 from penstock.store.postgresql.history import RowHistory
+from penstock.store.postgresql.keeper import Keeper
 from penstock.store.postgresql.recovery import recover
 from penstock.store.postgresql.rows import Reader, Rows
 from penstock.store.postgresql.schema import migrate
 from penstock.store.postgresql.sessions import Server
+from penstock.store.postgresql.stages import StageRows
 from penstock.store.postgresql.tenure import Tenure
 from penstock.store.postgresql.writer import Writer
 from penstock.store.recall import Recaller
@@ -42,8 +44,8 @@ class Postgresql(Store):
         self._health = Health(self._server)
         self._tenure = Tenure(self._server.session)
         # Commits, recalls and what reads much do not wait for each other.
-        self._lines = [Line(lambda: self._server.session(self._tenure.name), self._health) for _ in range(4)]
-        writing, recalling, keeping, reading = self._lines
+        self._lines = [Line(lambda: self._server.session(self._tenure.name), self._health) for _ in range(5)]
+        writing, recalling, keeping, reading, staging = self._lines
         self._rows = Rows()
         self._ask = reading.ask
         # The last reader to be made waits least while rows are replaced: it is the one that the event loop waits for.
@@ -51,6 +53,7 @@ class Postgresql(Store):
         self.log = RowHistory(self._rows, reading.ask)
         self._writer = Writer(writing, self._rows, self._health, lambda: self._tenure.epoch, self._salts, run_bytes)
         self._keeper = Keeper(keeping, self._health, lambda: self._tenure.epoch)
+        self.stages = StageRows(staging, Keeper(staging, self._health, lambda: self._tenure.epoch))
         recaller = Reader(self._rows, recalling.ask)
         self._recaller = Recaller(recaller.find, recaller.read, recaller.done)
         self._index_position = 0
