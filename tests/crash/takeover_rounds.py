@@ -15,7 +15,7 @@ from pathlib import Path
 
 import penstock
 from tests.crash.native_rounds import Ledger, Rounds
-from tests.pair import Pair, asked
+from tests.pair import Pair, readiness
 from tests.postgres import PATIENCE, Postgres
 
 KILLED, STOPPED, POSTGRESQL = "broker killed", "broker stopped", "PostgreSQL killed"
@@ -76,7 +76,7 @@ class Striker:
         """Return the broker that serves, once one of them does."""
         while True:
             for broker in self._pair.brokers:
-                if asked(broker, "/readyz").status == 200:
+                if readiness(broker).get("status") == "ok":
                     return broker
 
 

@@ -32,6 +32,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterat
 def test_who_stands_by_says_so(pair: Pair) -> None:
     """It is alive and not ready, names the one that serves, and sends everybody else away in their own language."""
     assert json.loads(asked(pair.standby, "/healthz").body)["status"] == "standby"
+    assert asked(pair.standby, "/readyz").status == 503
     told = readiness(pair.standby)
     assert told["status"] == "standby"
     assert f":{pair.active.process.pid} writes to the store" in told["reason"]
@@ -39,7 +40,7 @@ def test_who_stands_by_says_so(pair: Pair) -> None:
     for said in (CONNECT, b'{"type":"ping"}\n', b"PSTK\x01"):
         with Raw(place_of(pair.standby)) as peer:
             assert b"this broker stands by" in peer.send(said).rest()
-    assert asked(pair.active, "/readyz").status == 200
+    assert readiness(pair.active) == {"status": "ok"}
 
 
 def test_after_a_kill_the_other_goes_on(pair: Pair) -> None:
@@ -65,7 +66,7 @@ def test_who_ends_in_good_order_hands_over(pair: Pair) -> None:
     """At once: nobody waits for silence."""
     pair.active.stop()
     pair.take_over()
-    assert asked(pair.active, "/readyz").status == 200
+    assert readiness(pair.active) == {"status": "ok"}
     pair.replace()
 
 
@@ -88,7 +89,7 @@ def test_who_was_stopped_hands_out_nothing_of_before(pair: Pair) -> None:
     assert readiness(pair.standby)["status"] == "standby"
     pair.active.kill()
     pair.take_over()
-    assert asked(pair.active, "/readyz").status == 200
+    assert readiness(pair.active) == {"status": "ok"}
     pair.replace()
 
 
@@ -135,7 +136,7 @@ def test_a_server_that_comes_back_is_served_again(tmp_path: Path, postgres: Post
             held = client.poll("back", sync="sync")
             postgres.kill()
             broker.wait_for("standby")
-            while "cannot be reached" not in readiness(broker)["reason"]:
+            while "cannot be reached" not in readiness(broker).get("reason", ""):
                 pass
             postgres.start()
             broker.wait_for("ready")

@@ -14,6 +14,7 @@ from penstock.model.errors import PenstockError, StoreAway, StoreFailed, StoreIn
 from penstock.protocols.door import Door
 from penstock.runtime.runtime import Runtime
 from penstock.server.doorways import Doorway
+from penstock.server.listening import bound_socket
 from penstock.server.server import Languages, Server, ServerOptions, check, new_house
 from penstock.server.standby import Refusals, Standby
 
@@ -54,6 +55,8 @@ class Succession:
         """Serve until told to stop, and say where; returns why promises could not be kept, if that is how it ended."""
         self._say = say
         self._doorways = [Doorway(door, self._options.tls) for door in self._options.doors]
+        for door in self._options.own_doors:
+            bound_socket(door.address, door.option).close()  # one that cannot be had is told at once, too
         try:
             runtime = self._maker.runtime()
             if not runtime.store.is_shared:
