@@ -56,18 +56,17 @@ def lease_of(request: pb.PollRequest | pb.Subscription) -> float:
     return checked_timeout(request.work_timeout, "work_timeout") if request.HasField("work_timeout") else OWN_LEASE
 
 
-def message_of(message: Message) -> pb.Message:
-    """Return a message as it is handed out."""
+def fill(told: pb.Message, message: Message) -> None:
+    """Tell a message as it is handed out; assigning costs half as much as making it from arguments."""
     record, cursor = message.record, message.cursor
-    told = pb.Message(
-        body=record[7],
-        priority=record[5],
-        id=message.id,
-        sequence=record[3],
-        published_at=record[2],
-        attempt=message.attempt,
-        redelivered=message.redelivered,
-    )
+    told.body = record[7]
+    told.priority = record[5]
+    told.id = message.id
+    told.sequence = record[3]
+    told.published_at = record[2]
+    told.attempt = message.attempt
+    if message.redelivered:
+        told.redelivered = True
     if cursor.is_queue:
         told.queue = cursor.name
         if cursor.tags:
@@ -76,4 +75,3 @@ def message_of(message: Message) -> pb.Message:
         told.topic = cursor.name
     if record[6] is not None:
         told.headers.update(message.headers)
-    return told

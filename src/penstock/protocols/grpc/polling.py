@@ -9,7 +9,7 @@ from penstock.model.selector import parse
 from penstock.model.settings import checked_seconds
 from penstock.model.stages import Level
 from penstock.protocols.grpc.callers import Caller
-from penstock.protocols.grpc.messages import lease_of, level_of, message_of, selection_of
+from penstock.protocols.grpc.messages import fill, lease_of, level_of, selection_of
 from penstock.v1 import broker_pb2 as pb
 
 
@@ -47,7 +47,9 @@ def polled(caller: Caller, message: Message | None) -> pb.PollResponse:
     """Return the answer."""
     if message is None:
         return pb.PollResponse()
-    return pb.PollResponse(message=message_of(message), lease=caller.leased(message))
+    response = pb.PollResponse(lease=caller.leased(message))
+    fill(response.message, message)
+    return response
 
 
 def _ignore(consumer: Consumer) -> None:

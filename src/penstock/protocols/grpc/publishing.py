@@ -26,6 +26,9 @@ def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) 
     sequences: list[int] = []
     for place, message in enumerate(request.messages):
         try:
+            if otherwise is not None and message.body and len(message.ListFields()) == 1:
+                sequences.append(_publish_body(caller, message.body, otherwise, now))
+                continue
             receipt = _publish(caller, message, otherwise, now)
         except PenstockError as error:
             response.refusals.add(place=place, code=error.code, key=error.key or "", text=error.message)
@@ -38,15 +41,18 @@ def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) 
     return response
 
 
+def _publish_body(caller: Caller, body: bytes, channel: Channel, now: float) -> int:
+    """Publish a message of which nothing else is said, as of most; returns its sequence."""
+    _check_size(caller, body)
+    engine, client = caller.engine, caller.client
+    if isinstance(channel, str):
+        return engine.publish_topic(channel, body, now, client, PRIORITY_DEFAULT, None)
+    return engine.publish(channel, body, now, client, PRIORITY_DEFAULT, None)
+
+
 def _publish(caller: Caller, message: pb.NewMessage, otherwise: Channel | None, now: float) -> Receipt:
     body = message.body
-    if len(body) > caller.limits.body_bytes_max:
-        raise TooLarge(
-            f"the message has {len(body)} bytes; at most {caller.limits.body_bytes_max} are allowed (body_bytes_max)",
-            key="body",
-            size=len(body),
-            limit=caller.limits.body_bytes_max,
-        )
+    _check_size(caller, body)
     channel = otherwise if otherwise is not None and not message.WhichOneof("channel") else _channel(caller, message)
     publication = _publication(message)
     attributes = publication.attributes(now, caller.limits)
@@ -94,3 +100,14 @@ def _channel(caller: Caller, named: pb.NewMessage | pb.EnqueueStreamRequest) -> 
     topic = checked_name(named.topic, "topic")
     caller.check(Action.PUBLISH, topic)
     return topic
+
+
+def _check_size(caller: Caller, body: bytes) -> None:
+    limit = caller.limits.body_bytes_max
+    if len(body) > limit:
+        raise TooLarge(
+            f"the message has {len(body)} bytes; at most {limit} are allowed (body_bytes_max)",
+            key="body",
+            size=len(body),
+            limit=limit,
+        )

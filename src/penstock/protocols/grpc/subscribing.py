@@ -14,7 +14,7 @@ from penstock.model.selector import parse
 from penstock.model.settings import checked_count
 from penstock.model.stages import Level
 from penstock.protocols.grpc.callers import Caller
-from penstock.protocols.grpc.messages import lease_of, level_of, message_of, read, selection_of
+from penstock.protocols.grpc.messages import fill, lease_of, level_of, read, selection_of
 from penstock.protocols.grpc.streams import Session
 from penstock.v1 import broker_pb2 as pb
 
@@ -74,8 +74,9 @@ class Subscriber(Session):
         """Return messages, and what became of settlements."""
         if not self._ready and not self._settled:
             return None
-        response = pb.SubscribeResponse(messages=self._handed_out(), settled=self._settled)
+        response = pb.SubscribeResponse(settled=self._settled)
         self._settled = []
+        self._hand_out(response)
         return response.SerializeToString()
 
     def end(self, error: PenstockError | None = None) -> None:
@@ -161,21 +162,18 @@ class Subscriber(Session):
         self._ready.extend(messages)
         self._wake()
 
-    def _handed_out(self) -> list[pb.Message]:
-        ready, sent = self._ready, self._sent
-        messages: list[pb.Message] = []
+    def _hand_out(self, response: pb.SubscribeResponse) -> None:
+        ready, sent, add = self._ready, self._sent, response.messages.add
         size = 0
-        while ready and len(messages) < RESPONSE_MESSAGES:
-            message = ready[0]
-            length = len(message.record[7])
-            if messages and size + length > RESPONSE_BYTES:
+        for _ in range(min(len(ready), RESPONSE_MESSAGES)):
+            length = len(ready[0].record[7])
+            if size and size + length > RESPONSE_BYTES:
                 break
-            ready.popleft()
+            message = ready.popleft()
             if message.state is State.ASSIGNED:  # else it lapsed, or went with its queue, before anybody saw it
                 sent[message.record[3]] = message
-                messages.append(message_of(message))
+                fill(add(), message)
                 size += length
-        return messages
 
     # Settling.
 
