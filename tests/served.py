@@ -145,7 +145,9 @@ class Served:
                 return
         code = self._wait()
         seconds = time.monotonic() - begun
-        raise AssertionError(f"the broker ended with {code} after {seconds:.1f} s, before it said {word}: {self.said()}")
+        raise AssertionError(
+            f"the broker ended with {code} after {seconds:.1f} s, before it said {word}: {self.said()}"
+        )
 
     def keep_ports(self) -> None:
         """Put the ports that were picked into the options, in place of those that were to be free."""

@@ -1,6 +1,7 @@
 """Assembly: the one place that names concrete classes and puts a server together from its settings."""
 
 import logging
+import os
 from functools import partial
 
 from penstock import __version__
@@ -95,6 +96,7 @@ def _grpc_addresses(settings: Settings) -> list[Address]:
 
 
 def _has_grpc() -> bool:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its library would write of every handshake that fails
     try:
         import penstock.server.grpc.door  # noqa: F401, PLC0415  # what it needs is an extra, and takes a while
     except ImportError:

@@ -19,16 +19,23 @@ from tests.server.raw import Raw, Response
 @asynccontextmanager
 async def inside(store: Store) -> AsyncIterator[Place]:
     """Run a server on a store; gives the address of the door that speaks everything."""
-    settings = settings_from({"retain_log": "0s,0B"}, {}, None)
+    async with doors_of(store) as doors:
+        host, _, port = doors["native"].removeprefix("http://").partition(":")
+        yield host, int(port)
+
+
+@asynccontextmanager
+async def doors_of(store: Store, **options: list[str]) -> AsyncIterator[dict[str, str]]:
+    """Run a server with these options on a store; gives the addresses of its doors, as they are printed."""
+    settings = settings_from({"retain_log": "0s,0B", "grpc_listen": ["none"], **options}, {}, None)
     runtime = Runtime(store, limits=settings.limits, auto_create=True, retention=settings.retention)
-    doors = [DoorAddress("native", "--listen", Address("127.0.0.1", 0))]
-    server = Server(runtime, ServerOptions(doors), partial(languages, settings))
+    door = DoorAddress("native", "--listen", Address("127.0.0.1", 0))
+    server = Server(runtime, ServerOptions([door]), partial(languages, settings))
     said: list[str] = []
     await server.recover()
-    await server.open([Doorway(door, None) for door in doors], said.append)
+    await server.open([Doorway(door, None)], said.append)
     try:
-        host, _, port = said[0].removeprefix("native http://").partition(":")
-        yield host, int(port)
+        yield dict(line.split(" ") for line in said if line != "ready")
     finally:
         await server.stop()
 
