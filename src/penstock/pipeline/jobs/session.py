@@ -28,6 +28,12 @@ _OPTIONS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+#: What a Python says of itself: its version, and what is missing.
+_PYTHON_TOLD = """
+import importlib.util, sys
+missing = [name for name in ("numpy", "pyarrow") if importlib.util.find_spec(name) is None]
+print("%d.%d" % sys.version_info[:2], " and no ".join(missing))
+"""
 #: Errors come to the caller as exceptions; Java need not write them to the terminal too.
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 #: Of a Spark that is ours alone: it opens nothing to the network.
@@ -52,6 +58,7 @@ def started(master: str | None = None) -> SparkSession:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             options |= _LOCAL_OPTIONS
             options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        check_python()
     logging.getLogger("SQLQueryContextLogger").disabled = True  # the same from Python
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -64,7 +71,7 @@ def started(master: str | None = None) -> SparkSession:
 def check_java() -> None:
     """See that there is a Java that Spark can use."""
     home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java") if home is None else str(Path(home) / "bin" / "java")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     wanted = f"Spark needs Java {_JAVA_MIN} or later: install it (openjdk-17-jre-headless), or set JAVA_HOME to it"
     if java is None:
         raise Unavailable(f"{wanted}; there is no java on the PATH", key="java")
@@ -72,10 +79,26 @@ def check_java() -> None:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
     except (OSError, subprocess.CalledProcessError):
         raise Unavailable(f"{wanted}; {java} does not run", key="java") from None
-    found = re.search(r'version "(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', told)  # Java 8 calls itself 1.8
     if found is None or int(found[1]) < _JAVA_MIN:
         version = "of an unknown version" if found is None else f"Java {found[1]}"
         raise Unavailable(f"{wanted}; {java} is {version}", key="java")
+
+
+def check_python() -> None:
+    """See that the Python of the workers is there and fits; Spark starts it on this machine too, to plan with."""
+    python = os.environ.get("PYSPARK_PYTHON", "python3")
+    own = "{}.{}".format(*sys.version_info)
+    wanted = f"Spark's workers need Python {own} as here, with numpy and pyarrow: set PYSPARK_PYTHON to one"
+    try:
+        ran = subprocess.run([python, "-c", _PYTHON_TOLD], capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        raise Unavailable(f"{wanted}; {python} does not run", key="python") from None
+    version, _, missing = ran.stdout.strip().partition(" ")
+    if version != own:
+        raise Unavailable(f"{wanted}; {python} is Python {version or 'of an unknown version'}", key="python")
+    if missing:
+        raise Unavailable(f"{wanted}; {python} has no {missing}", key="python")
 
 
 def sentence_of(error: BaseException) -> str:
