@@ -22,6 +22,10 @@ Tell = Callable[[str], None]
 _ATTEMPTS = 3
 #: How soon a signal is noticed.
 _LOOK_SECONDS = 1
+#: Into how many parts a batch is shuffled where nobody has said. Spark's 200 are tasks that do next to nothing: a batch has
+#: a million records, and Spark does not put small parts together in a stream.
+_PARTS = 8
+_PARTS_NAME = "spark.sql.shuffle.partitions"
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,6 +46,8 @@ class Run:
 def run(spark: SparkSession, wanted: Run, tell: Tell) -> int:
     """Bring the change log into the lake; returns how many records that were."""
     register(spark)
+    if not spark.sparkContext.getConf().contains(_PARTS_NAME):
+        spark.conf.set(_PARTS_NAME, _PARTS)
     log = LogClient(wanted.url)
     log.extent()  # tells in one sentence if there is nobody
     batches = Batches(Lake(spark, wanted.lake), log, tell, wanted.signature_headers)
