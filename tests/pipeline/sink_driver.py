@@ -1,10 +1,10 @@
 """A driver of its own for the tests of the sink, which can be killed.
 
-    python sink_driver.py stream|retry|archive URL DIRECTORY MASTER
+    python sink_driver.py stream|retry|copy URL DIRECTORY MASTER
 
 `stream` publishes the lines of the files in DIRECTORY/input, a micro-batch for each, from the checkpoint beside them.
 `retry` writes 1,000 numbers once, in tasks that fail after half of their rows and give them in another order then.
-`archive` writes the positions of all records of the log to DIRECTORY/positions.
+`copy` writes the positions of all records of the log to DIRECTORY/positions, and publishes the messages of a queue again.
 """
 
 import sys
@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.pipeline.source import register
 
 QUEUE = "lines"
+#: Whose messages `copy` publishes again.
+COPIED = "plain"
 
 
 def failing_once(numbers: Iterator[int]) -> Iterator[tuple[str]]:
@@ -33,10 +35,13 @@ def failing_once(numbers: Iterator[int]) -> Iterator[tuple[str]]:
 def stream(spark: SparkSession, url: str, directory: Path) -> None:
     """Publish all files that are there, and end."""
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(directory / "input"))
-    writer = lines.withColumnRenamed("value", "body").repartition(2).writeStream.format("penstock")
-    writer = (
-        writer.option("url", url).option("queue", QUEUE).option("checkpointLocation", str(directory / "checkpoint"))
-    )
+    publish(lines.withColumnRenamed("value", "body").repartition(2), url, directory)
+
+
+def publish(rows: DataFrame, url: str, directory: Path) -> None:
+    """Publish the rows of a stream that are there."""
+    writer = rows.writeStream.format("penstock").option("url", url).option("queue", QUEUE)
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -47,10 +52,12 @@ def retry(spark: SparkSession, url: str) -> None:
     rows.write.format("penstock").option("url", url).option("queue", QUEUE).mode("append").save()
 
 
-def archive(spark: SparkSession, url: str, directory: Path) -> None:
-    """Write down what is in the log."""
-    rows = spark.read.format("penstock").option("url", url).load()
-    rows.selectExpr("cast(position as string)").write.text(str(directory / "positions"))
+def copy(spark: SparkSession, url: str, directory: Path) -> None:
+    """Read the log in a batch, and in a stream from which messages go back."""
+    log = spark.read.format("penstock").option("url", url).load()
+    log.selectExpr("cast(position as string)").write.text(str(directory / "positions"))
+    new = spark.readStream.format("penstock").options(url=url, channel=COPIED, stages="ready").load()
+    publish(new.select("body"), url, directory)
 
 
 def main(what: str, url: str, directory: str, master: str) -> None:
@@ -63,7 +70,7 @@ def main(what: str, url: str, directory: str, master: str) -> None:
     elif what == "retry":
         retry(spark, url)
     else:
-        archive(spark, url, Path(directory))
+        copy(spark, url, Path(directory))
     spark.stop()
 
 

@@ -1,4 +1,7 @@
-"""The same on a cluster: a standalone master with two workers, started from the pyspark package, jobs by spark-submit."""
+"""The same on a cluster: a standalone master with two workers, started from the pyspark package, jobs by spark-submit.
+
+The Python of the workers has numpy and pyarrow, and nothing of ours.
+"""
 
 import os
 import re
@@ -7,19 +10,41 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.dataset
 import pyspark
 import pytest
 
 from tests.conftest import require
 from tests.pipeline.killing import DRIVER, taken
+from tests.pipeline.sink_driver import QUEUE
 from tests.pipeline.traffic import client_of, connected, mixed, url
 from tests.served import PATIENCE, Served
 
 HOME = Path(pyspark.__file__).parent
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+#: What workers have to have; the rest goes along with the job.
+PACKAGES = ("numpy", "pyarrow")
+#: Far more than a busy machine needs for a job, whose driver and executors each start a Java of their own.
+JOB_SECONDS = 8 * PATIENCE
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def bare_python(directory: Path) -> Path:
+    """Return a Python of the same version that has what workers have to have, and nothing of ours."""
+    venv.create(directory, symlinks=True)
+    (home,) = directory.glob("lib/*/site-packages")
+    for package in PACKAGES:
+        for part in HOME.parent.glob(f"{package}*"):
+            (home / part.name).symlink_to(part)
+    python = directory / "bin" / "python"
+    tried = subprocess.run(
+        [python, "-c", "import numpy, pyarrow, penstock"], capture_output=True, text=True, check=False
+    )
+    assert "No module named 'penstock'" in tried.stderr
+    return python
 
 
 class Cluster:
@@ -27,13 +52,14 @@ class Cluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._environment = {
+        self.environment = {
             **os.environ,
             "SPARK_HOME": str(HOME),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(bare_python(directory / "python")),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
         }
+        self._jobs: list[subprocess.Popen[bytes]] = []
         self._running: list[subprocess.Popen[bytes]] = []
         self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.master = self._said("master", r"(spark://127\.0\.0\.1:\d+)")
@@ -45,11 +71,21 @@ class Cluster:
 
     def submit(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Hand a job over."""
-        settings = ("spark.executor.memory=512m", "spark.driver.host=127.0.0.1", "spark.ui.enabled=false")
+        settings = (
+            "spark.executor.memory=512m",
+            "spark.driver.host=127.0.0.1",
+            "spark.ui.enabled=false",
+            "spark.sql.shuffle.partitions=2",
+        )
         command = [str(HOME / "bin" / "spark-submit"), "--master", self.master]
         command += [part for setting in settings for part in ("--conf", setting)]
+        return self.start([*command, *arguments])
+
+    def start(self, command: list[str]) -> "subprocess.Popen[bytes]":
+        """Run a command that brings its job."""
         with (self.directory / "job.log").open("ab") as log:
-            return subprocess.Popen([*command, *arguments], env=self._environment, stdout=log, stderr=log)
+            self._jobs.append(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
+        return self._jobs[-1]
 
     def said(self) -> str:
         """Return what the jobs said."""
@@ -60,14 +96,16 @@ class Cluster:
         self._kill(self._running.pop())
 
     def stop(self) -> None:
-        """End everything."""
+        """End everything, jobs that hang too."""
+        for job in self._jobs:
+            job.kill()
         while self._running:
             self._kill(self._running.pop())
 
     def _start(self, name: str, kind: str, *options: str) -> None:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *options]
         with (self.directory / f"{name}.log").open("wb") as log:
-            started = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
+            started = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
         self._running.append(started)
 
     def _said(self, name: str, pattern: str) -> str:
@@ -92,14 +130,34 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     started.stop()
 
 
-def test_workers_read_the_log(cluster: Cluster, served: Served, tmp_path: Path) -> None:
-    """Each record once, decoded by executors of their own."""
-    mixed(served)
+def test_workers_read_and_publish(cluster: Cluster, served: Served, tmp_path: Path) -> None:
+    """Each record and message once, in batches and streams, by executors of their own that know nothing of us."""
+    mixed(served, 10)
     extent = client_of(served).extent()
-    job = cluster.submit(str(DRIVER), "archive", url(served), str(tmp_path), cluster.master)
-    assert job.wait(4 * PATIENCE) == 0, cluster.said()
-    positions = [int(line) for part in (tmp_path / "positions").glob("part-*") for line in part.read_text().split()]
-    assert sorted(one for one in positions if one < extent.end) == list(range(extent.first, extent.end))
+    job = cluster.submit(str(DRIVER), "copy", url(served), str(tmp_path), cluster.master)
+    assert job.wait(JOB_SECONDS) == 0, cluster.said()
+    found = [int(line) for part in (tmp_path / "positions").glob("part-*") for line in part.read_text().split()]
+    assert sorted(one for one in found if one < extent.end) == list(range(extent.first, extent.end))
+    with connected(served) as broker:
+        assert sorted(broker.pop(QUEUE).body for _ in range(10)) == [b"\xff\x00%d" % number for number in range(10)]
+        assert broker.pop(QUEUE) is None
+
+
+def test_the_commands_use_a_cluster(cluster: Cluster, served: Served, tmp_path: Path) -> None:
+    """They ask a master, or are started by spark-submit; either way the lake is the same."""
+    mixed(served, 10)
+    extent, lake = client_of(served).extent(), tmp_path / "lake"
+    command = [sys.executable, "-m", "penstock", "pipeline", "run", "--url", url(served), "--lake", str(lake)]
+    assert cluster.start([*command, "--master", cluster.master]).wait(JOB_SECONDS) == 0, cluster.said()
+    rows = pyarrow.dataset.dataset(lake / "events", partitioning="hive").to_table(columns=["position"])
+    found = sorted(position for position in rows["position"].to_pylist() if position < extent.end)
+    assert found == list(range(extent.first, extent.end))
+
+    script = tmp_path / "job.py"
+    script.write_text("from penstock.cli import app\n\napp()\n", encoding="utf-8")
+    job = cluster.submit(str(script), "pipeline", "replay", "--lake", str(lake), "--dry-run")
+    assert job.wait(JOB_SECONDS) == 0, cluster.said()
+    assert "21 messages would be sent" in cluster.said()
 
 
 def test_a_worker_that_is_killed_loses_and_doubles_nothing(cluster: Cluster, served: Served, tmp_path: Path) -> None:
@@ -108,6 +166,6 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(cluster: Cluster, ser
     while not any((served.data / "stages").glob("*")):
         assert job.poll() is None, cluster.said()
     cluster.kill_worker()
-    assert job.wait(4 * PATIENCE) == 0, cluster.said()
+    assert job.wait(JOB_SECONDS) == 0, cluster.said()
     with connected(served) as broker:
         assert taken(broker) == {str(number): 1 for number in range(1000)}

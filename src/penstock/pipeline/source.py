@@ -31,13 +31,15 @@ from penstock.pipeline.sink_options import sink_options
 from penstock.pipeline.source_filters import Narrowed
 from penstock.pipeline.source_options import SHARD, Selection, SourceOptions, source_options
 from penstock.pipeline.source_reading import LogPartition, LogRanges, StretchReader
+from penstock.pipeline.workers import send_along
 
 #: Stands for no limit where the broker wants a number.
 _UNLIMITED = 2**62
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the format `penstock`."""
+    """Let a session know the format `penstock`, and its workers on other machines this package."""
+    send_along(spark)
     spark.dataSource.register(PenstockDataSource)
 
 
