@@ -46,6 +46,10 @@ class Succession:
         self._doorways: list[Doorway] = []
         self._stopped = asyncio.Event()
         self._say: Callable[[str], None]
+        #: Before the next try to get the store.
+        self._wait_seconds = CONTEND_SECONDS
+        #: Why the store was lost last.
+        self._failure: PenstockError | None = None
 
     def stop(self) -> None:
         """End in good order."""
@@ -64,9 +68,9 @@ class Succession:
             # What is wrong from the beginning is told at once: nobody waits for a server that was never there.
             waits = not await asyncio.to_thread(runtime.store.contend)
             while not self._stopped.is_set():
-                failure = await self._serve_in_turn(runtime, waits=waits)
-                if failure is not None:
-                    LOG.error("nothing is promised until the store can be had again: %s", failure)
+                self._failure = await self._serve_in_turn(runtime, waits=waits)
+                if self._failure is not None:
+                    LOG.error("nothing is promised until the store can be had again: %s", self._failure)
                 runtime, waits = self._maker.runtime(), True
             return None
         finally:
@@ -93,7 +97,9 @@ class Succession:
             elif not await self._stand_by(runtime, server):
                 return None
         except _PASSING as error:
+            self._wait_longer()
             return error
+        self._wait_seconds = CONTEND_SECONDS
         await server.open(self._doorways, self._say)
         await self._until_over(runtime)
         await server.stop()
@@ -117,7 +123,7 @@ class Succession:
     async def _stand_by(self, runtime: Runtime, server: Server) -> bool:
         """Stand by until the store can be had, and recover from it; returns whether that has come to pass."""
         standby = Standby(new_house(runtime, self._options.limits), self._doorways, self._maker.refusals)
-        standby.reason = _waits_for(runtime)
+        standby.reason = _waits_for(runtime) if self._failure is None else _waits_after(self._failure)
         await standby.open(self._say)
         try:
             if not await self._contend(runtime, standby):
@@ -131,18 +137,17 @@ class Succession:
 
     async def _contend(self, runtime: Runtime, standby: Standby) -> bool:
         """Try to get the store again and again; returns whether it was had before the broker was told to stop."""
-        wait = CONTEND_SECONDS
         try:
-            while not await self._is_stopped_within(wait):
+            while not await self._is_stopped_within(self._wait_seconds):
                 try:
                     if await self._has_got(runtime):
                         return True
                 except _PASSING as error:
-                    standby.reason = f"this broker stands by: {error}"
-                    wait = min(2 * wait, AWAY_SECONDS_MAX)
+                    standby.reason = _waits_after(error)
+                    self._wait_longer()
                 else:
                     standby.reason = _waits_for(runtime)
-                    wait = CONTEND_SECONDS
+                    self._wait_seconds = CONTEND_SECONDS
         except BaseException:
             await asyncio.to_thread(runtime.store.close)
             raise
@@ -159,6 +164,9 @@ class Succession:
             await asyncio.to_thread(runtime.store.close)
         return await contending and not self._stopped.is_set()
 
+    def _wait_longer(self) -> None:
+        self._wait_seconds = min(2 * self._wait_seconds, AWAY_SECONDS_MAX)
+
     async def _is_stopped_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -168,3 +176,7 @@ class Succession:
 
 def _waits_for(runtime: Runtime) -> str:
     return f"this broker stands by while {runtime.store.holder or 'another'} writes to the store"
+
+
+def _waits_after(error: PenstockError) -> str:
+    return f"this broker stands by: {error}"
