@@ -62,15 +62,6 @@ def test_every_range_can_be_read(store: Store) -> None:
         assert found(store, first, last) == list(range(first, last))
 
 
-def test_only_what_is_on_disk_is_given(store: Store) -> None:
-    """Bytes that were written and not synced stay here."""
-    end = publish(store, 1, 50)
-    stretch = store.log.stretches(1, end)[0]
-    store.write(end, [message(end)], [])
-
-    assert len(store.log.read(stretch.file, stretch.start, stretch.end + 10_000)) == stretch.end - stretch.start
-
-
 def test_a_gap_is_stepped_over(store: Store) -> None:
     """A reader that may take few records does not crawl through positions that were skipped."""
     publish(store, 1, 50)

@@ -1,6 +1,6 @@
-"""The load of the kill test: a process with a broker inside that works on a journal until it is killed.
+"""The load of the kill test: a process with a broker inside that works on a store until it is killed.
 
-Run as `kill_load.py DIRECTORY LOG ROUND SEED [drain]`. Everything it does is told to the log, one JSON object a line: what
+Run as `kill_load.py STORE LOG ROUND SEED [drain]`. Everything it does is told to the log, one JSON object a line: what
 it is about to settle before it does, and what was confirmed only after it was. `drain` empties the broker and ends.
 """
 
@@ -17,10 +17,14 @@ from typing import Any
 
 from penstock import Broker
 from penstock.model.message import Message
+from penstock.store.journal import Journal
+from penstock.store.port import Store
+from penstock.store.postgresql import Postgresql
 
 WORK, PAIRS, GROUPED, TOPIC, SUBSCRIBER = "work", "pairs", "grouped", "events", "audit"
 QUEUES = (WORK, PAIRS, GROUPED)
-OPTIONS: dict[str, Any] = {"segment_bytes": 256 * 1024, "retain_log": (0.0, 0)}
+RUN_BYTES = 256 * 1024
+OPTIONS: dict[str, Any] = {"retain_log": (0.0, 0)}
 PRODUCERS = CONSUMERS = 4
 BACKLOG = 400  # messages that wait before producers hold back
 
@@ -196,13 +200,23 @@ def name_of(body: bytes) -> str:
     return body.partition(b"|")[0].decode()
 
 
-async def main(directory: str, log: str, number: str, seed: str, mode: str = "work") -> None:
+async def main(where: str, log: str, number: str, seed: str, mode: str = "work") -> None:
     """Open the broker and work."""
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     doubtful = [] if mode == "drain" else doubtful_in(Path(log))
-    async with Broker.open(directory, **OPTIONS) as broker:
+    async with Broker.open(await store_at(where), **OPTIONS) as broker:
         load = Load(broker, descriptor, int(number), int(seed))
         await (load.drain() if mode == "drain" else load.run(doubtful))
+
+
+async def store_at(where: str) -> Store:
+    """Return a store with runs that are soon full, once nobody else writes to it."""
+    if "://" not in where:
+        return Journal(where, segment_bytes=RUN_BYTES)
+    store = Postgresql(where, run_bytes=RUN_BYTES)
+    while not store.contend():  # noqa: ASYNC110  # the server takes a moment to see that whoever wrote to it was killed
+        await asyncio.sleep(0.02)
+    return store
 
 
 def doubtful_in(log: Path) -> list[str]:

@@ -16,15 +16,37 @@ Event = dict[str, Any]
 Name = tuple[str, int]  # channel and sequence
 
 
-def kill_rounds(place: Path, rounds: int, seed: int, progress: Callable[[int], object] = lambda _: None) -> "Check":
-    """Run so many rounds on a directory below `place`, then drain it; return the checked log."""
+Process = subprocess.Popen[bytes]
+
+
+def kill(process: Process, _: int) -> None:
+    """End a round by killing the process; it must have been running until then."""
+    process.kill()
+    code = process.wait()
+    assert code == -signal.SIGKILL, f"it ended by itself with {code}"
+
+
+def kill_rounds(
+    place: Path,
+    rounds: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda _: None,
+    *,
+    where: str | None = None,
+    end: Callable[[Process, int], None] = kill,
+) -> "Check":
+    """Run so many rounds on a store, which is a directory below `place` unless said, then drain it; return the checked log.
+
+    `end` ends the process of a round, by the round's number.
+    """
     choice = random.Random(seed)
     log = place / "log"
     log.touch()
+    load = [sys.executable, str(LOAD), where or str(place / "data"), str(log)]
     for number in range(rounds):
-        _killed_round(place, log, number, seed, choice)
+        _killed_round(place / "errors", [*load, str(number), str(seed)], log, choice, end)
         progress(number + 1)
-    done = subprocess.run(_command(place, log, rounds, seed, "drain"), capture_output=True, timeout=300, check=False)
+    done = subprocess.run([*load, str(rounds), str(seed), "drain"], capture_output=True, timeout=300, check=False)
     if done.returncode:
         raise AssertionError(f"draining failed: {done.stderr.decode()}")
     check = Check(rounds)
@@ -34,30 +56,31 @@ def kill_rounds(place: Path, rounds: int, seed: int, progress: Callable[[int], o
     return check
 
 
-def _command(place: Path, log: Path, number: int, seed: int, *mode: str) -> list[str]:
-    return [sys.executable, str(LOAD), str(place / "data"), str(log), str(number), str(seed), *mode]
-
-
-def _killed_round(place: Path, log: Path, number: int, seed: int, choice: random.Random) -> None:
+def _killed_round(
+    errors: Path, load: list[str], log: Path, choice: random.Random, end: Callable[[Process, int], None]
+) -> None:
     """Start the load, let it work a little, and kill it; one in five is killed before it may be ready."""
-    during_start = number > 0 and choice.random() < 0.2
+    *_, number, seed = load
+    during_start = number != "0" and choice.random() < 0.2
     wait = choice.uniform(0.15, 0.6) if during_start else choice.uniform(0.05, 0.8)
     offset = log.stat().st_size
-    errors = place / "errors"
-    with errors.open("wb") as stderr:
-        process = subprocess.Popen(_command(place, log, number, seed), stderr=stderr)
-    try:
-        deadline = time.monotonic() + 60
-        while not during_start and b'"ready"' not in _since(log, offset):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"seed {seed}, round {number}: it did not get ready: {errors.read_text()}")
-            time.sleep(0.005)
-        time.sleep(wait)
-    finally:
-        process.kill()
-        code = process.wait()
-    if code != -signal.SIGKILL:
-        raise AssertionError(f"seed {seed}, round {number}: it ended by itself with {code}: {errors.read_text()}")
+    with errors.open("wb") as stderr, subprocess.Popen(load, stderr=stderr) as process:
+        try:
+            _wait_until_ready(process, log, offset, during_start=during_start)
+            time.sleep(wait)
+            end(process, int(number))
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, round {number}: {error}: {errors.read_text()}") from error
+        finally:
+            process.kill()
+
+
+def _wait_until_ready(process: Process, log: Path, offset: int, *, during_start: bool) -> None:
+    deadline = time.monotonic() + 60
+    while not during_start and b'"ready"' not in _since(log, offset):
+        assert process.poll() is None, "it ended before it was ready"
+        assert time.monotonic() < deadline, "it did not get ready"
+        time.sleep(0.005)
 
 
 def _since(log: Path, offset: int) -> bytes:

@@ -245,3 +245,14 @@ def test_stretches_follow_each_other_without_a_hole(tmp_path: Path) -> None:
     assert all(after.first == before.last + 1 for before, after in pairwise(stretches))
     assert sum(one.live_messages for one in stretches) == 4
     journal.close()
+
+
+def test_only_what_is_on_disk_is_history(tmp_path: Path) -> None:
+    """Bytes that were written and not synced are not given to readers of the log."""
+    journal = opened(tmp_path)
+    end = publish(journal, 1, 50)
+    stretch = journal.log.stretches(1, end)[0]
+    journal.write(end, [message(end)], [])
+
+    assert len(journal.log.read(stretch.file, stretch.start, stretch.end + 10_000)) == stretch.end - stretch.start
+    journal.close()

@@ -71,7 +71,7 @@ def take_over(database: str) -> None:
 def test_who_was_taken_over_commits_nothing(opened: Open, database: str) -> None:
     """A batch, an index and a collection of an older epoch change no row, and the store has failed from then on."""
     for late in (
-        lambda store: store.sync(),
+        lambda store: publish_late(store, store._writer.last + 1),
         lambda store: store.save(11, b"late"),
         lambda store: store.collect(10**6),
     ):
@@ -83,7 +83,6 @@ def test_who_was_taken_over_commits_nothing(opened: Open, database: str) -> None
         for _ in range(2):
             store.save(first + 101, b"index")
         rows = asked(database, "SELECT first FROM penstock.batches")
-        publish_late(store, first + 101)
         take_over(database)
         with pytest.raises(StoreFailed, match="another broker has taken over"):
             late(store)
@@ -96,7 +95,7 @@ def test_who_was_taken_over_commits_nothing(opened: Open, database: str) -> None
 
 
 def publish_late(store: Postgresql, position: int) -> None:
-    """Have something to commit."""
+    """Have something committed."""
     store.write(position, [message(position)], [])
 
 
@@ -106,14 +105,13 @@ def test_a_commit_under_way_waits_for_whoever_takes_over_and_then_counts_for_not
     """Though it was sent before the epoch changed."""
     store = opened()
     publish(store, 1, 10)
-    publish_late(store, 11)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database) as other:
         other.execute("UPDATE penstock.tenure SET epoch = epoch + 1")
-        syncing = pool.submit(store.sync)
+        writing = pool.submit(publish_late, store, 11)
         wait_until(lambda: asked(database, "SELECT 1 FROM pg_locks WHERE NOT granted") != [])
         other.commit()
         with pytest.raises(StoreFailed, match="another broker has taken over"):
-            syncing.result(PATIENCE)
+            writing.result(PATIENCE)
     assert asked(database, "SELECT max(first) FROM penstock.batches") == [(1,)]
 
 
@@ -137,10 +135,9 @@ def test_a_server_that_goes_ends_all_promises(own: Postgres) -> None:
     list(store.open().batches)
     store.adopt([])
     publish(store, 1, 100)
-    publish_late(store, 101)
     own.kill()
     with pytest.raises(StoreFailed, match=r"database test1 at 127\.0\.0\.1.*has failed") as first:
-        store.sync()
+        publish_late(store, 101)
     own.start()
     for call in (lambda: store.write(102, [message(102)], []), store.sync, lambda: store.recall([1])):
         with pytest.raises(StoreFailed) as error:
@@ -161,12 +158,11 @@ def test_whoever_waits_for_a_server_that_hangs_is_told(own: Postgres, monkeypatc
     monkeypatch.setattr(tenure, "ANSWER_SECONDS", 0.1)
     store = Postgresql(own.create_database())
     list(store.open().batches)
-    publish_late(store, 1)
     everyone = [own.process.pid, *children(own.process.pid)]
     for process in everyone:
         os.kill(process, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(store.sync)
+        waiting = pool.submit(publish_late, store, 1)
         wait_until(lambda: has_failed(store))
         with pytest.raises(StoreFailed):
             waiting.result(PATIENCE)
@@ -296,9 +292,14 @@ def test_a_batch_that_is_too_large_for_a_row_becomes_several(
     """All of them are there, or none."""
     monkeypatch.setattr(writer, "BATCH_BYTES_MAX", 10_000)
     store = opened()
+    asked(database, "INSERT INTO penstock.batches VALUES (76, 0, '')")
+    with pytest.raises(StoreFailed):
+        store.write(1, messages(1, 100, b"x" * 1000), [])
+    store.close()
+    assert asked(database, "DELETE FROM penstock.batches RETURNING first") == [(76,)]
+
+    store = opened()
     store.write(1, messages(1, 100, b"x" * 1000), [])
-    assert store.recall([77]) == [message(77, b"x" * 1000)]
-    store.sync()
     ((rows, largest),) = asked(database, "SELECT count(*), max(octet_length(bytes)) FROM penstock.batches")
     assert rows > 10
     assert largest <= 10_000

@@ -127,18 +127,11 @@ class Postgresql(Store):
 
     def sync(self) -> None:
         self._check()
-        self._writer.sync()
 
     # Reading: by any thread.
 
     def recall(self, sequences: Sequence[int]) -> list[Record]:
-        unsent = self._writer.unsent
-        if not unsent or max(sequences, default=0) < unsent[0].first:
-            return self._recaller.recall(sequences)
-        written = {one.first + place: record for one in unsent for place, record in enumerate(one.records)}
-        sent = [sequence for sequence in sequences if sequence not in written]
-        found = written | dict(zip(sent, self._recaller.recall(sent), strict=True))
-        return [found[sequence] for sequence in sequences]
+        return self._recaller.recall(sequences)
 
     def stretches(self) -> list[Stretch]:
         return self._rows.stretches()

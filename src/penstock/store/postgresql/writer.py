@@ -1,9 +1,10 @@
-"""Writing: batches wait in memory until `sync` sends all of them in one round trip, if the epoch is still this broker's.
+"""Writing: each batch is committed in one round trip, if the epoch is still this broker's.
 
     the one who takes over:  UPDATE tenure SET epoch = epoch + 1  waits for whoever has the row locked
     a commit:                INSERT … SELECT … FROM tenure WHERE epoch = … FOR SHARE  has it locked until it is on disk
 
 So a commit is either seen by the next broker, which reads after its update, or finds the epoch changed and inserts no row.
+What is handed to PostgreSQL without a commit does not survive the broker: so `write` is durable, and `sync` has nothing to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +35,8 @@ INSERT_RUN = """
 Statement = tuple[str, Sequence[Any]]
 
 
-class Unsent(NamedTuple):
-    """A batch that has its place and is not in the database yet."""
+class Part(NamedTuple):
+    """A batch that has its place, or a part of one."""
 
     run: RowRun
     at: int
@@ -57,13 +58,8 @@ class Writer:
         self._salts = salts
         self._run_bytes = run_bytes
         self._run: RowRun | None = None
-        #: Offset after the last batch in the run.
-        self._at = 0
         #: Position of the last record that was written.
         self.last = 0
-        #: What was written since the last sync; whoever recalls takes it as it is.
-        self.unsent: list[Unsent] = []
-        self._gone: list[int] = []
         #: Runs whose numbers the database does not have.
         self._uncounted: list[RowRun] = []
 
@@ -73,70 +69,61 @@ class Writer:
         self._uncounted = [run for run in self._rows.runs if not run.is_counted]
 
     def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
-        """Take one batch for the next sync."""
-        self._health.check()
+        """Commit one batch."""
         if records:
             if first <= self.last:
                 raise ValueError(f"a batch begins at position {first}, but {self.last} was written already")
-            for begin, part, encoded in _parts(first, records):
-                self._append(begin, part, encoded)
+            parts = self._placed(first, records)
+            self._send(list(self._statements(parts)))
             self.last = first + len(records) - 1
-        self._gone.extend(gone)
+            self._publish(parts)
+        with self._rows.lock:
+            self._rows.live.leave(self.last, gone)
 
-    def _append(self, first: int, records: list[Record], encoded: Encoded) -> None:
-        if self._run is None or self._at + len(encoded.batch) > self._run_bytes:
-            self._run, self._at = RowRun(first, self._salts()), 0
-        finish(encoded.batch, self._run.salt, self._at, 0)
-        self.unsent.append(Unsent(self._run, self._at, first, records, encoded))
-        self._at += len(encoded.batch)
+    def _placed(self, first: int, records: list[Record]) -> list[Part]:
+        """Give a batch its place: parts that are too many for one run stay together."""
+        run = self._run
+        encoded = _parts(first, records)
+        if run is None or run.end + sum(len(part.batch) for _, _, part in encoded) > self._run_bytes:
+            run = RowRun(first, self._salts())
+        parts, at = [], run.end
+        for begin, some, part in encoded:
+            finish(part.batch, run.salt, at, 0)
+            parts.append(Part(run, at, begin, some, part))
+            at += len(part.batch)
+        return parts
 
-    def sync(self) -> None:
-        """Have all that was written committed."""
-        self._health.check()
-        if self.unsent:
-            self._send(self._statements())
-            self._publish()
-        if self._gone:
-            # Only now: a crash before would bring these messages back, and collect might have removed them already.
-            gone, self._gone = self._gone, []
-            with self._rows.lock:
-                self._rows.live.leave(self.last, gone)
-
-    def _statements(self) -> Iterator[Statement]:
-        """Yield what is to be committed together: batches, runs that begin, and the numbers of runs that are full."""
-        epoch = self._epoch()
-        growing = {id(one.run) for one in self.unsent} | {id(self._run)}
-        full = [run for run in self._uncounted if id(run) not in growing]
-        for run in full:
+    def _statements(self, parts: list[Part]) -> Iterator[Statement]:
+        """Yield what is to be committed together: the batch, a run that begins, and the numbers of those that are full."""
+        epoch, run = self._epoch(), parts[0].run
+        if run is not self._run:
+            for full in self._uncounted:
+                yield insert_run(full, epoch)
             yield insert_run(run, epoch)
-            self._uncounted.remove(run)
-        for one in self.unsent:
-            if not one.at:
-                yield insert_run(one.run, epoch)
-            yield INSERT_BATCH, (Int8(one.first), Int8(one.at), one.encoded.batch, Int8(epoch))
+            self._uncounted = [run]
+            self._run = run
+        for part in parts:
+            yield INSERT_BATCH, (Int8(part.first), Int8(part.at), part.encoded.batch, Int8(epoch))
 
-    def _send(self, statements: Iterator[Statement]) -> None:
-        pending = list(statements)
+    def _send(self, statements: list[Statement]) -> None:
         with self._line.session() as session:
-            if len(pending) == 1:
-                done = [session.execute(pending[0][0].encode(), pending[0][1], prepare=True)]
+            if len(statements) == 1:
+                done = [session.execute(statements[0][0].encode(), statements[0][1], prepare=True)]
             else:
                 with session.pipeline():  # all of it is one transaction
-                    done = [session.execute(query.encode(), values, prepare=True) for query, values in pending]
+                    done = [session.execute(query.encode(), values, prepare=True) for query, values in statements]
             if any(cursor.rowcount != 1 for cursor in done):
                 raise self._health.depose()
 
-    def _publish(self) -> None:
+    def _publish(self, parts: list[Part]) -> None:
         """Let everybody see what is durable now."""
         with self._rows.lock:
-            for run, at, first, records, (batch, kinds, content_bytes) in self.unsent:
+            for run, at, first, records, (batch, kinds, content_bytes) in parts:
                 if not at:
                     self._rows.runs.append(run)
-                    self._uncounted.append(run)
                 run.add(at, first, first + len(records) - 1, len(batch))
                 run.count(kinds, content_bytes, records[0][2], records[-1][2])
                 self._rows.live.publish(first, kinds)
-        self.unsent = []
 
 
 def insert_run(run: RowRun, epoch: int) -> Statement:
@@ -155,12 +142,10 @@ def insert_run(run: RowRun, epoch: int) -> Statement:
     return INSERT_RUN, (run.base, run.salt, run.compacted, *numbers, epoch)
 
 
-def _parts(first: int, records: list[Record]) -> Iterator[tuple[int, list[Record], Encoded]]:
-    """Yield a batch, or the parts of one that is too large for one value."""
+def _parts(first: int, records: list[Record]) -> list[tuple[int, list[Record], Encoded]]:
+    """Return a batch, or the parts of one that is too large for one value."""
     encoded = encode(first, records)
     if len(encoded.batch) <= BATCH_BYTES_MAX or len(records) == 1:
-        yield first, records, encoded
-        return
+        return [(first, records, encoded)]
     half = len(records) // 2
-    yield from _parts(first, records[:half])
-    yield from _parts(first + half, records[half:])
+    return _parts(first, records[:half]) + _parts(first + half, records[half:])
