@@ -9,6 +9,7 @@ import pytest
 import penstock
 from penstock import Unavailable
 from penstock.client import approach as module
+from penstock.client import session
 from penstock.protocols.native.answers import refusal
 from penstock.protocols.native.often import BincodeWriter
 from tests.client.conftest import url_of
@@ -43,6 +44,21 @@ async def test_the_host_that_serves_is_found(served: Served, says: bytes, *, end
         async with penstock.connect(url, connect_timeout=PATIENCE) as client:
             await client.enqueue("found", b"x")
             assert (await client.pop("found")).body == b"x"
+
+
+async def test_a_host_that_serves_only_later_is_found(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another one hangs all the time: nobody waits for that one alone."""
+    monkeypatch.setattr(session, "MOMENT_SECONDS", 0.01)
+    async with host() as hung, host(LAST_WORD, ends=True) as other, Relay(served.native) as relay:
+        relay.loses = True
+        url = f"penstock://{hung},{other},{relay.url.removeprefix('penstock://')}"
+        connecting = asyncio.ensure_future(penstock.connect(url, connect_timeout=PATIENCE).__aenter__())
+        while relay.answers < 2:  # noqa: ASYNC110  # the relay tells nobody
+            await asyncio.sleep(0)
+        relay.loses = False
+        async with asyncio.timeout(PATIENCE / 2):
+            client = await connecting
+        await client.__aexit__(None, None, None)
 
 
 async def test_what_the_last_host_said_is_told() -> None:

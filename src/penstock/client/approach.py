@@ -25,8 +25,11 @@ _PING = written(Ping())
 Host = tuple[str, int]
 
 
-async def approach(hosts: Sequence[Host], tls: SSLContext | None) -> tuple[Host, Link]:
-    """Return the first host that says hello, and a connection; raises what the last one has said or done instead."""
+async def approach(hosts: Sequence[Host], tls: SSLContext | None, patience_seconds: float) -> tuple[Host, Link]:
+    """Return the first host that says hello, and a connection; raises what the last one has said or done instead.
+
+    Once all are tried, the patience is for those that have said nothing yet: somebody else may serve by now.
+    """
     waiting = list(hosts)
     attempts: set[Task[tuple[Host, Link]]] = set()
     error: BaseException | None = None
@@ -34,18 +37,20 @@ async def approach(hosts: Sequence[Host], tls: SSLContext | None) -> tuple[Host,
         while waiting or attempts:
             if waiting:
                 attempts.add(asyncio.ensure_future(_greeted(waiting.pop(0), tls)))
-            moment = MOMENT_SECONDS if waiting else None
-            done, attempts = await asyncio.wait(attempts, timeout=moment, return_when=asyncio.FIRST_COMPLETED)
+            seconds = MOMENT_SECONDS if waiting else patience_seconds
+            done, attempts = await asyncio.wait(attempts, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             found = [task.result() for task in done if task.exception() is None]
             for _, link in found[1:]:
                 link.close()
             if found:
                 return found[0]
             error = next((task.exception() for task in done), error)
+            if not done and not waiting:
+                break
     finally:
         for task in attempts:
             task.cancel()
-    raise error or Unavailable("there is no host to go to", key="url")
+    raise error or Unavailable("no host has said hello in time", key="url")
 
 
 async def _greeted(host: Host, tls: SSLContext | None) -> tuple[Host, Link]:

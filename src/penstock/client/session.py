@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.client.address import Target
-from penstock.client.approach import approach, attend
+from penstock.client.approach import MOMENT_SECONDS, approach, attend
 from penstock.client.errors import error_of, not_open
 from penstock.client.keeper import Keeper
 from penstock.client.link import Link
@@ -241,7 +241,7 @@ class Session:
         self._attempts += 1
         hosts, first = self._target.hosts, self._first
         async with asyncio.timeout(self._options.connect_seconds):
-            host, link = await approach((*hosts[first:], *hosts[:first]), self._target.tls)
+            host, link = await approach((*hosts[first:], *hosts[:first]), self._target.tls, self._patience())
             self._opening = link
             link.hand_over(self._take, self._lose)
             try:
@@ -298,6 +298,13 @@ class Session:
                 del self._state.asked[label]
                 if not asked.future.done():
                     asked.future.set_exception(error)
+
+    def _patience(self) -> float:
+        """Return how long a host may say nothing while others may serve: longer each time, for one that is far away."""
+        seconds = self._options.connect_seconds
+        if len(self._target.hosts) == 1:
+            return seconds
+        return min(seconds, MOMENT_SECONDS * BACKOFF_FACTOR ** min(self._attempts, 20))
 
     def _backoff(self) -> float:
         longest = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * BACKOFF_FACTOR ** min(self._attempts, 20))
