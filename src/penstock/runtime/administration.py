@@ -249,12 +249,13 @@ class Administration:
     def _now(self) -> float:
         """Return the time, if anything may be done at all."""
         runtime = self._runtime
+        now = runtime.now()
         if runtime.failure is not None and not self._is_closed:
             runtime.check()
         if self._client is None or self._is_closed:
             raise _not_open()
         runtime.check_running()
-        return runtime.now()
+        return now
 
     def _take_notice(self, notice: Notice) -> None:
         self._notices.append(notice)

@@ -159,6 +159,7 @@ class Runtime:
 
     def check(self) -> None:
         """Raise if nothing can be recorded any more."""
+        self.now()  # which finds out that the store is somebody else's
         if self.failure is not None:
             raise self._unavailable()
 
