@@ -33,6 +33,7 @@ from penstock.store.locate import store_at
 from penstock.store.memory import Memory
 from penstock.store.port import Store
 from penstock.testing.stores import killed
+from tests.broker.stores import HeldStore
 
 
 class ForgetfulMemory(Memory):
@@ -201,6 +202,21 @@ def test_few_large_messages_are_recalled_at_a_time(tmp_path: Path) -> None:
         pass
     assert max(asked) <= backups.RECALLED_AT_ONCE
     assert sorted(asked)[-2] <= 2
+
+
+async def test_what_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
+    """A message that was accepted is in it, although the store did not have it yet."""
+    store = HeldStore()
+    async with Broker.open(store) as broker:
+        store.hold()
+        await broker.enqueue("orders", b"1", confirm="ready")
+        backing_up = asyncio.ensure_future(broker.backup(tmp_path / "backup"))
+        for _ in range(100):
+            await asyncio.to_thread(int)  # a turn for threads too
+        assert not backing_up.done()
+        store.let_go()
+        await backing_up
+    assert head_of(tmp_path / "backup").messages == 1
 
 
 async def test_only_one_is_made_at_a_time(tmp_path: Path) -> None:
