@@ -53,10 +53,10 @@ async def test_a_host_that_serves_only_later_is_found(served: Served, monkeypatc
         relay.loses = True
         url = f"penstock://{hung},{other},{relay.url.removeprefix('penstock://')}"
         connecting = asyncio.ensure_future(penstock.connect(url, connect_timeout=PATIENCE).__aenter__())
-        while relay.answers < 2:  # noqa: ASYNC110  # the relay tells nobody
-            await asyncio.sleep(0)
-        relay.loses = False
         async with asyncio.timeout(PATIENCE / 2):
+            while relay.answers < 2:  # noqa: ASYNC110  # the relay tells nobody
+                await asyncio.sleep(0)
+            relay.loses = False
             client = await connecting
         await client.__aexit__(None, None, None)
 
