@@ -273,6 +273,15 @@ def test_sessions_wait_for_the_disk_whatever_the_server_is_set_to(postgres: Post
         assert session.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
 
 
+def test_a_server_that_syncs_nothing_is_noted() -> None:
+    """It breaks every promise when its machine crashes, and whoever runs it should know."""
+    require(find_programs(), "PostgreSQL is not installed")
+    with Postgres("fsync=off") as server:
+        store = Postgresql(server.create_database())
+        assert any("fsync = off" in note for note in store.open().notes)
+        store.close()
+
+
 # Sizes.
 
 

@@ -4,7 +4,8 @@ import sys
 from itertools import pairwise
 from typing import Any
 
-from penstock.store.postgresql.rows import BATCHES, TABLE, WINDOW_BYTES, Ask, RowRun, Rows, checked
+from penstock.store.port import Recovered
+from penstock.store.postgresql.rows import BATCHES, TABLE, WINDOW_BYTES, Ask, Reader, RowRun, Rows, checked
 
 _RUNS = """
     SELECT base, salt, compacted, last, size, records, published, published_bytes, oldest, newest
@@ -13,14 +14,19 @@ _RUNS = """
 _INDEX = "SELECT state, position FROM penstock.indexes"
 
 
-def recover(rows: Rows, ask: Ask) -> tuple[bytes | None, int]:
-    """Learn which runs there are; return the last index, and the position that it covers all records before."""
+def recover(rows: Rows, reader: Reader, ask: Ask) -> Recovered:
+    """Learn which runs there are; return the last index, and what came after it."""
     found = ask(_RUNS, ())
     ends: tuple[Any, ...] = (sys.maxsize,)
     rows.runs = [_run(ask, values, stop) for values, (stop, *_) in pairwise([*found, ends])]
-    for state, position in ask(_INDEX, ()):
-        return state, position
-    return None, 0
+    state, position = next(iter(ask(_INDEX, ())), (None, 0))
+    return Recovered(state, position, reader.batches(position, sys.maxsize), _notes(ask))
+
+
+def _notes(ask: Ask) -> list[str]:
+    if ask("SHOW fsync", ()) == [("on",)]:
+        return []
+    return ["PostgreSQL runs with fsync = off: when its machine crashes, what was confirmed may be lost"]
 
 
 def _run(ask: Ask, values: tuple[Any, ...], stop: int) -> RowRun:

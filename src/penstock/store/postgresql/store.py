@@ -89,13 +89,14 @@ class Postgresql(Store):
             raise NotImplementedError("the columns of batches are little-endian, and this machine is not")
         try:
             self._take()
-            state, self._index_position = recover(self._rows, self._ask)
+            found = recover(self._rows, self._reader, self._ask)
         except BaseException:
             self.close()
             raise
         self._writer.start()
         self._is_open = True
-        return Recovered(state, self._index_position, self._reader.batches(self._index_position, sys.maxsize))
+        self._index_position = found.index_position
+        return found
 
     def _take(self) -> None:
         """Become the one who writes, and begin all sessions: what is wrong with one is wrong from the start."""
