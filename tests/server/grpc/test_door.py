@@ -14,7 +14,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from penstock.model.access import Action
-from penstock.server.grpc import calls
+from penstock.server.grpc import gathering
 from penstock.server.users import User, UserFile, hashed
 from penstock.store.memory import Memory
 from penstock.v1 import broker_pb2 as pb
@@ -164,7 +164,7 @@ async def test_a_mistake_of_the_broker_is_not_shown_to_peers(
     def mistaken(*_: object) -> None:
         raise ValueError("the secret text of a mistake")
 
-    monkeypatch.setattr(calls.publishing, "enqueue", mistaken)
+    monkeypatch.setattr(gathering, "enqueue", mistaken)
     async with doors_of(Memory(), grpc_listen=["127.0.0.1:0"]) as doors, aio.insecure_channel(doors["grpc"]) as channel:
         with pytest.raises(aio.AioRpcError) as raised:
             await enqueue(BrokerAsyncStub(channel), "q")
@@ -256,7 +256,8 @@ def test_an_address_in_use_is_told(served: Served, tmp_path: Path) -> None:
     others = ("--listen", "127.0.0.1:0", "--stomp-listen", "none", "--data", "data")
     done = run("", "--grpc-listen", served.grpc, *others, place=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == f"penstock: cannot listen on {served.grpc} (--grpc-listen); is another program there?\n"
+    fault = f"cannot listen on {served.grpc} (--grpc-listen): Address already in use; is another program there?"
+    assert done.stderr == f"penstock: {fault}\n"
 
 
 async def test_leases_outlast_a_broker_that_was_killed(serve: Serve, connect: Connect) -> None:

@@ -1,6 +1,7 @@
 """The examples of gRPC do what they say."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,14 @@ def test_the_worker_works(served: Served) -> None:
         f"working on order {number}, attempt 1" for number in range(10)
     ]
     assert lines[-2:] == ["10 are settled, and that is on disk", "read hello"]
+
+
+def test_what_the_page_shows_works(served: Served, tmp_path: Path) -> None:
+    """Its example, copied into a file."""
+    page = (EXAMPLES.parent / "docs" / "protocols" / "grpc.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "example.py").write_text(example.replace("127.0.0.1:50051", served.grpc), encoding="utf-8")
+    assert said(str(tmp_path / "example.py")) == "b'two loaves'\n"
 
 
 def test_a_broker_tells_by_reflection_what_it_speaks(served: Served) -> None:

@@ -14,8 +14,14 @@ Channel = QueueKey | str
 def enqueue(caller: Caller, request: pb.EnqueueRequest, now: float) -> pb.EnqueueResponse:
     """Publish a message."""
     caller.port.check_room()
-    receipt = _publish(caller, request.message, None, now)
-    return pb.EnqueueResponse(receipt=pb.Receipt(sequence=receipt.sequence, duplicate=receipt.duplicate))
+    message = request.message
+    response = pb.EnqueueResponse()
+    if message.queue and message.body and len(message.ListFields()) == 2:
+        response.receipt.sequence = _publish_body(caller, message.body, caller.target(message.queue), now)
+        return response
+    receipt = _publish(caller, message, None, now)
+    response.receipt.sequence, response.receipt.duplicate = receipt.sequence, receipt.duplicate
+    return response
 
 
 def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) -> pb.EnqueueStreamResponse:

@@ -8,13 +8,14 @@ from google.protobuf.message import Message
 
 from penstock.model.message import Message as Handed
 from penstock.model.stages import Level
-from penstock.protocols.grpc import managing, publishing, settling
+from penstock.protocols.grpc import managing, settling
 from penstock.protocols.grpc.callers import Caller
 from penstock.protocols.grpc.errors import closing
 from penstock.protocols.grpc.messages import level_of, read
 from penstock.protocols.grpc.polling import Poll, poll_of, polled
 from penstock.runtime.runtime import Runtime
 from penstock.runtime.subscription import release, wait_for_one
+from penstock.server.grpc.gathering import Gathering
 from penstock.v1 import broker_pb2 as pb
 
 Deed: TypeAlias = Callable[[Caller, Any, float], Message]
@@ -40,6 +41,7 @@ class Calls:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._gathering = Gathering(runtime)
         #: Polls that wait for a message.
         self._waiting: set[asyncio.Task[Any]] = set()
         self._is_closing = False
@@ -54,11 +56,7 @@ class Calls:
         """Publish a message, and answer when it is as durable as was asked for."""
         request = read(pb.EnqueueRequest, data)
         level = level_of(request.confirm, "confirm", Level.SYNC)
-        runtime = self._runtime
-        response = publishing.enqueue(caller, request, runtime.now())
-        if runtime.touch(len(data)) or level is not Level.READY:
-            await runtime.confirm(level)
-        return response.SerializeToString()
+        return (await self._gathering.publish(caller, request, level)).SerializeToString()
 
     async def do(self, kind: type[Message], deed: Deed, level: Level, caller: Caller, data: bytes) -> bytes:
         """Do what one of the tables says."""
@@ -95,6 +93,8 @@ class Calls:
         task = asyncio.current_task()
         if seconds <= 0 or task is None:
             return None
+        if self._is_closing:
+            raise closing()
         self._waiting.add(task)
         try:
             return await wait_for_one(self._runtime, poll.consumer.again(), poll.selection, seconds)

@@ -126,22 +126,27 @@ class Service(grpc.GenericRpcHandler):
         for name, behaviour in self._behaviours.items():
             answer = self._answers.get(name)
             if answer is not None:
-                handlers[name] = grpc.unary_unary_rpc_method_handler(partial(self._answer, answer, access))
+                handlers[name] = grpc.unary_unary_rpc_method_handler(self._answering(answer, access))
             else:
                 handlers[name] = grpc.stream_stream_rpc_method_handler(partial(self._behave, behaviour, access))
         return handlers
 
     # Calls of those who are known.
 
-    async def _answer(self, answer: Answer, access: Access, data: bytes, context: Context) -> bytes:
-        """Answer a request with a response: the quick way of most calls."""
-        self._at_work += 1
-        try:
-            return await answer(self._callers.of(access), data)
-        except Exception as error:  # noqa: BLE001  # what it is decides what the peer is told
-            await refuse(error, context)
-        finally:
-            self._answered()
+    def _answering(self, answer: Answer, access: Access) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        """Return what answers a request with a response; the library looks at a plain function faster than at others."""
+        caller_of = self._callers.of
+
+        async def answered(data: bytes, context: Context) -> bytes:
+            self._at_work += 1
+            try:
+                return await answer(caller_of(access), data)
+            except Exception as error:  # noqa: BLE001  # what it is decides what the peer is told
+                await refuse(error, context)
+            finally:
+                self._answered()
+
+        return answered
 
     async def _behave(self, behaviour: Behaviour, access: Access, _: object, context: Context) -> None:
         self._at_work += 1
