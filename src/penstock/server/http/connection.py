@@ -216,8 +216,6 @@ class HttpConnection(asyncio.Protocol, Timed):
     async def _send_pieces(self, pieces: AsyncGenerator[bytes, None]) -> None:
         async with aclosing(pieces):
             async for piece in pieces:
-                if self._transport.is_closing():
-                    return
                 self._write(h11.Data(data=piece))
                 await self._can_write.wait()
 
