@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # so it is called everywhere
 
 from penstock.pipeline.broker_client import BrokerClient
+from penstock.pipeline.report.figures import figures_of
 from penstock.pipeline.source import register
 from penstock.pipeline.tables.lake import Lake
 from penstock.pipeline.tables.refresh import take_in
@@ -215,3 +216,19 @@ def test_messages_of_topics_agree_with_their_subscribers(told: Told) -> None:
             assert found[one["name"]] == (one["totals"]["finished"], one["totals"]["retried"]), one["name"]
     assert found["quick"] == (8, 0)
     assert found["slow"] == (0, 1)
+
+
+def test_the_report_ends_with_what_is_left(told: Told) -> None:
+    """The depths of queues and topics are those of the broker."""
+    figures = figures_of(told.lake)
+    assert figures is not None
+    left = sum(one["waiting"] + one["assigned"] for one in told.topics["news"]["subscribers"])
+    assert figures.depths["news (topic)"][-1] == left
+    assert (
+        figures.depths["orders{eu}"][-1]
+        == told.queues["orders", "eu"]["ready"] + told.queues["orders", "eu"]["assigned"]
+    )
+    assert {(one.name, one.dead_lettered) for one in figures.channels if one.dead_lettered} == {
+        ("orders{eu}", 3),
+        ("short", 1),
+    }

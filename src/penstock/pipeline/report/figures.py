@@ -17,7 +17,7 @@ _POINTS_MAX = 120
 _SHARES = [0.5, 0.9, 0.99]
 _SIGNATURES_MAX = 50
 _QUEUES_MAX = 25
-#: Queues whose depth gets a line of its own.
+#: Queues and topics whose depth gets a line of its own.
 DEPTHS_MAX = 4
 
 
@@ -75,7 +75,7 @@ class DeadLetterFigures:
 
 @dataclass(slots=True, frozen=True)
 class Figures:
-    """All that the report shows. `depths`: of some queues, by name, at the end of each step."""
+    """All that the report shows. `depths`: of some queues and topics, by name, at the end of each step."""
 
     since: datetime
     until: datetime
@@ -115,7 +115,7 @@ def figures_of(lake: Lake) -> Figures | None:
         until=datetime.fromtimestamp(last, UTC),
         step_seconds=axis.step,
         steps=_steps(axis, log, messages),
-        depths=_depths(axis, messages),
+        depths=_deepest(_depths(axis, messages) | _depths_of_topics(axis, lake.read("queue_minutes"))),
         channels=channels[:_QUEUES_MAX],
         dead_letters=_dead_letters(lake.read("dead_letters")),
         wait=wait,
@@ -154,7 +154,7 @@ def _steps(axis: Axis, log: DataFrame, messages: DataFrame) -> list[Step]:
 
 
 def _depths(axis: Axis, messages: DataFrame) -> dict[str, list[int]]:
-    """Return the depths of the queues that became deepest."""
+    """Return the depths of queues."""
     known = messages.where("channel_type = 'queue' and published_at is not null").select(
         "channel", "tags", "published_at", "settled_at"
     )
@@ -166,9 +166,25 @@ def _depths(axis: Axis, messages: DataFrame) -> dict[str, list[int]]:
     by_queue: dict[str, list[int]] = {}
     for channel, tags, step, change in changes.groupBy("channel", "tags", "step").agg(F.sum("change")).collect():
         by_queue.setdefault(_name(channel, tags), [0] * axis.count)[step] += change
-    depths = {name: _running(changes) for name, changes in by_queue.items()}
-    deepest = sorted(depths, key=lambda name: -max(depths[name]))
-    return {name: depths[name] for name in deepest[:DEPTHS_MAX]}
+    return {name: _running(changes) for name, changes in by_queue.items()}
+
+
+def _depths_of_topics(axis: Axis, minutes: DataFrame) -> dict[str, list[int]]:
+    """Return the depths of topics: of each step the last that is known, for there is one at the end of each busy minute."""
+    known = minutes.where("channel_type = 'topic'").withColumn("end", F.expr("minute + interval 59 seconds"))
+    latest = known.groupBy("channel", axis.step_of("end")).agg(F.max_by("depth", "minute"))
+    depths: dict[str, list[int]] = {}
+    for channel, step, depth in latest.orderBy("channel", "step").collect():
+        line = depths.setdefault(f"{channel} (topic)", [0] * axis.count)
+        at = min(step, axis.count - 1)
+        line[at:] = [depth] * (axis.count - at)
+    return depths
+
+
+def _deepest(depths: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Return the depths of those that became deepest."""
+    names = sorted(depths, key=lambda name: -max(depths[name]))
+    return {name: depths[name] for name in names[:DEPTHS_MAX]}
 
 
 def _running(changes: list[int]) -> list[int]:

@@ -91,7 +91,10 @@ def _depths(figures: Figures) -> str:
     lines = [
         Line(name, colour, depths) for (name, depths), colour in zip(figures.depths.items(), _COLOURS, strict=False)
     ]
-    told = "Messages of a queue that are waiting or being worked on, for the queues that became deepest."
+    told = (
+        "Messages that are waiting or being worked on, in the queues and topics that became deepest. "
+        "On a topic each subscriber counts."
+    )
     return _plotted(figures, "Depth", told, lines, _whole, filled=False) if lines else ""
 
 
