@@ -32,6 +32,16 @@ def test_a_table_that_is_none_is_told() -> None:
     assert done.output == "penstock: --from must be messages or dead_letters\n"
 
 
+def test_a_broker_or_master_that_is_none_is_told() -> None:
+    """The same."""
+    done = run("run", "--lake", "nowhere", "--url", "penstock://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert "cannot be reached" in done.output
+    done = run("report", "--lake", "nowhere", "--master", "host:7077")
+    assert done.exit_code == 2
+    assert done.output == "penstock: 'host:7077' is no master of Spark; one is called as in spark://HOST:7077\n"
+
+
 def test_spark_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the way to install it."""
     monkeypatch.setattr(commands, "find_spec", lambda name: None)

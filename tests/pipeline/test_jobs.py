@@ -265,8 +265,9 @@ def test_compaction_changes_files_and_no_rows(archive: Archive) -> None:
     assert rows.count() == ORDERS
 
 
-def test_a_broker_that_is_not_there_is_told(archive: Archive) -> None:
-    """In a sentence, with exit code 1."""
-    done = archive.refused("run", "--url", "penstock://127.0.0.1:1")
+@pytest.mark.parametrize("command", ["report", "replay", "compact"])
+def test_a_lake_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path, command: str) -> None:
+    """Rather than that there was nothing to do: it was most likely named wrongly."""
+    done = CliRunner().invoke(app, ["pipeline", command, "--lake", str(tmp_path / "lake")])
     assert done.exit_code == 1
-    assert "cannot be reached" in done.output.replace("\n", " ")
+    assert "there is nothing in the lake" in done.output

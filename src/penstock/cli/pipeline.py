@@ -14,12 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from penstock.cli.channels import URL, Url
 from penstock.cli.errors import FAILED, errors_told
-from penstock.model.errors import BadRequest, Unavailable
+from penstock.model.errors import BadRequest, NoObject, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.pipeline.jobs.replay import Plan
+    from penstock.pipeline.tables.lake import Lake
 
 pipeline = typer.Typer(
     name="pipeline",
@@ -64,6 +65,9 @@ def run_pipeline(
     What is in the lake is in it once, however often this is stopped, killed and started again.
     """
     with errors_told():
+        from penstock.pipeline.log_client import LogClient  # noqa: PLC0415
+
+        LogClient(url).extent()  # tells if nobody is there before Spark is started, which takes seconds
         spark = _spark(master)
         from penstock.pipeline.jobs.run import Run, run  # noqa: PLC0415
 
@@ -128,10 +132,9 @@ def replay(  # noqa: PLR0913  # options of the command line
         spark = _spark(master)
         from penstock.pipeline.jobs.replay import Replay, chosen, planned  # noqa: PLC0415
         from penstock.pipeline.jobs.sending import send  # noqa: PLC0415
-        from penstock.pipeline.tables.lake import Lake  # noqa: PLC0415
 
         wanted = Replay(source, where, to, rate, keep)
-        messages = chosen(Lake(spark, lake), wanted)
+        messages = chosen(_lake(spark, lake), wanted)
         plan = planned(messages, wanted)
         _tell_plan(plan)
         if dry_run or not plan.total:
@@ -165,9 +168,8 @@ def compact(lake: LakeAt, master: Master = None) -> None:
     with errors_told():
         spark = _spark(master)
         from penstock.pipeline.jobs.compact import compact as rewrite  # noqa: PLC0415
-        from penstock.pipeline.tables.lake import Lake  # noqa: PLC0415
 
-        done = rewrite(Lake(spark, lake), typer.echo)
+        done = rewrite(_lake(spark, lake), typer.echo)
     typer.echo(f"{done.files_before:,} small files became {done.files_after:,}.")
 
 
@@ -179,6 +181,16 @@ def _spark(master: str | None) -> "SparkSession":
 
     with Console(stderr=True).status("starting Spark"):
         return started(master)
+
+
+def _lake(spark: "SparkSession", directory: str) -> "Lake":
+    """Return a lake that has been filled; an empty one was most likely named wrongly."""
+    from penstock.pipeline.tables.lake import Lake  # noqa: PLC0415
+
+    lake = Lake(spark, directory)
+    if not lake.last.number:
+        raise NoObject(f"there is nothing in the lake {directory}; fill it by `penstock pipeline run`", key="lake")
+    return lake
 
 
 def _bar() -> Progress:

@@ -48,9 +48,7 @@ def run(spark: SparkSession, wanted: Run, tell: Tell) -> int:
     register(spark)
     if not spark.sparkContext.getConf().contains(_PARTS_NAME):
         spark.conf.set(_PARTS_NAME, _PARTS)
-    log = LogClient(wanted.url)
-    log.extent()  # tells in one sentence if there is nobody
-    batches = Batches(Lake(spark, wanted.lake), log, tell, wanted.signature_headers)
+    batches = Batches(Lake(spark, wanted.lake), LogClient(wanted.url), tell, wanted.signature_headers)
     query = _query(spark, wanted, batches)
     try:
         _wait(query)

@@ -8,14 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock.model.errors import PenstockError, Unavailable
+from penstock.model.errors import BadRequest, PenstockError, Unavailable
 
 _JAVA_MIN = 17
 #: All cores of this machine, in this process.
 _LOCAL = "local[*]"
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
 #: Set where spark-submit has started us: then it has chosen the master too.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: Of one of our errors in the text of one of Spark's.
@@ -50,12 +53,14 @@ def started(master: str | None = None) -> SparkSession:
     builder = SparkSession.builder.appName("penstock")
     options = dict(_OPTIONS)
     if _SUBMITTED not in os.environ:
+        check_master(master)
         check_java()
         builder = builder.master(master or _LOCAL)
         if master is None or master.startswith("local"):
             # The workers are children of this process: let them be the Python that runs it.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            del options["spark.log.level"]  # the file of _LOGGING says it, and Spark does not tell that it has heard it
             options |= _LOCAL_OPTIONS
             options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         check_python()
@@ -66,6 +71,17 @@ def started(master: str | None = None) -> SparkSession:
         return builder.getOrCreate()
     except PySparkException as error:
         raise Unavailable(f"Spark did not start: {sentence_of(error)}", key="master") from None
+    except Py4JJavaError:
+        raise Unavailable(
+            f"Spark did not start: its master does not answer, or is not of Spark {pyspark.__version__} as here",
+            key="master",
+        ) from None
+
+
+def check_master(master: str | None) -> None:
+    """See that a master is one; what Spark says otherwise is long."""
+    if master is not None and not master.startswith(_MASTERS):
+        raise BadRequest(f"{master!r} is no master of Spark; one is called as in spark://HOST:7077", key="master")
 
 
 def check_java() -> None:
