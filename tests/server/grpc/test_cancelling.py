@@ -2,13 +2,20 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
 
 import pytest
 from grpc import StatusCode, aio
 
 from penstock.v1 import broker_pb2 as pb
 from penstock.v1.broker_pb2_grpc import BrokerAsyncStub
+from tests.served import Served
 from tests.server.grpc.asking import PATIENCE, complete, poll, publish_batch, status
+from tests.server.grpc.conftest import Connect
+
+Stream: TypeAlias = "aio.StreamStreamCall[Any, Any]"
 
 MESSAGES = 200
 #: Of what was sent to a peer that had just gone: it comes again after this.
@@ -74,3 +81,46 @@ async def status_of_consumers(stub: BrokerAsyncStub, queue: str) -> int:
     """Return how many wait at a queue, which is made if need be."""
     await stub.CreateQueue(pb.CreateQueueRequest(queue=queue))
     return (await status(stub, queue)).consumers
+
+
+async def test_no_message_is_lost_with_a_stream_that_is_broken_off(served: Served, connect: Connect) -> None:
+    """At whatever moment; nothing of it is worth a line in the log."""
+    stub, choice = connect(served), random.Random(5)
+    await stub.CreateQueue(pb.CreateQueueRequest(queue="broken", settings=pb.QueueSettings(retry_limit=0)))
+
+    async def work_and_break_off() -> None:
+        async with broken_off(stub.Subscribe(timeout=PATIENCE), 0.05 * choice.random()) as call:
+            await call.write(pb.SubscribeRequest(subscription=pb.Subscription(queue="broken"), credit=5))
+            while isinstance(await call.read(), pb.SubscribeResponse):
+                pass
+
+    async def publish_and_break_off() -> int:
+        confirmed = 0
+        async with broken_off(stub.EnqueueStream(timeout=PATIENCE), 0.05 * choice.random()) as call:
+            while True:
+                await call.write(pb.EnqueueStreamRequest(queue="broken", messages=[pb.NewMessage()] * 10))
+                response = await call.read()
+                confirmed += len(response.sequences) if isinstance(response, pb.EnqueueStreamResponse) else 0
+        return confirmed
+
+    confirmed = 0
+    for _ in range(10):
+        workers = [asyncio.ensure_future(work_and_break_off()) for _ in range(10)]
+        confirmed += sum(await asyncio.gather(*(publish_and_break_off() for _ in range(5))))
+        await asyncio.gather(*workers)
+    while (state := await status(stub, "broken")).assigned:
+        pass
+    assert (state.totals["finished"], state.totals["dropped"]) == (0, 0)
+    assert confirmed <= state.ready == state.totals["published"]
+    assert served.said() == []
+
+
+@asynccontextmanager
+async def broken_off(call: Stream, seconds: float) -> AsyncIterator[Stream]:
+    """Give a stream that is cancelled after some seconds, whatever is done with it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            try:
+                yield call
+            finally:
+                call.cancel()

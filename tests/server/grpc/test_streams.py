@@ -6,6 +6,7 @@ import grpc
 
 from penstock.v1 import broker_pb2 as pb
 from penstock.v1.broker_pb2_grpc import BrokerAsyncStub
+from tests.served import Served
 from tests.server.conftest import Serve
 from tests.server.grpc.asking import PATIENCE, Working, enqueue, numbers, poll, publish_batch, refused, status
 from tests.server.grpc.conftest import Connect
@@ -164,6 +165,39 @@ async def test_subscribers_of_a_topic_get_all_of_it(stub: BrokerAsyncStub) -> No
     other = await Working(stub, wanted).begin()
     assert [message.body for message in await other.take(1)] == [b"2"]
     assert await again.call.code() is not grpc.StatusCode.OK
+
+
+async def test_a_request_is_no_longer_than_makes_sense(stub: BrokerAsyncStub) -> None:
+    """Else the stream ends, and none of it was done."""
+    exhausted = (grpc.StatusCode.RESOURCE_EXHAUSTED, "TooLarge")
+    many = pb.EnqueueStreamRequest(queue="many", messages=[pb.NewMessage()] * 10_001)
+    assert (await refused(publish_batch(stub, many)))[:2] == exhausted
+    assert (await refused(status(stub, "many")))[0] is grpc.StatusCode.NOT_FOUND
+    work = await Working(stub, pb.Subscription(queue="settled")).begin()
+    await work.call.write(pb.SubscribeRequest(complete=range(65_536)))
+    assert (await refused(work.call.read()))[:2] == exhausted
+
+
+async def test_who_does_not_read_gets_no_more_than_the_credit(stub: BrokerAsyncStub, served: Served) -> None:
+    """However much there is for it; others go on."""
+    silent = stub.Subscribe(timeout=PATIENCE)
+    await silent.write(pb.SubscribeRequest(subscription=pb.Subscription(queue="slow"), credit=30))
+    await Working(stub, pb.Subscription(queue="other")).begin()
+    for _ in range(20):
+        await publish_batch(stub, batch("slow", *[bytes(2**20)] * 4))
+    state = await status(stub, "slow")
+    assert (state.assigned, state.ready) == (30, 50)
+
+
+async def test_a_publisher_who_does_not_read_is_not_read_from_for_ever(stub: BrokerAsyncStub) -> None:
+    """It can go on when it has read; each batch is confirmed once."""
+    stream = stub.EnqueueStream(timeout=PATIENCE)
+    for _ in range(3000):
+        await stream.write(batch("unread", b""))
+    await stream.done_writing()
+    responses = [await stream.read() for _ in range(3000)]
+    assert all(isinstance(one, pb.EnqueueStreamResponse) and len(one.sequences) == 1 for one in responses)
+    assert await stream.code() is grpc.StatusCode.OK
 
 
 async def test_a_hundred_subscribers_share_a_queue(stub: BrokerAsyncStub) -> None:

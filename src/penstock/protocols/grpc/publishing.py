@@ -27,6 +27,14 @@ def enqueue(caller: Caller, request: pb.EnqueueRequest, now: float) -> pb.Enqueu
 def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) -> pb.EnqueueStreamResponse:
     """Publish the messages of a batch, each for itself."""
     caller.port.check_room()
+    count, most = len(request.messages), caller.limits.transaction_operations_max
+    if count > most:
+        raise TooLarge(
+            f"a batch of {count} messages is too large; at most {most} are allowed (transaction_operations_max)",
+            key="messages",
+            size=count,
+            limit=most,
+        )
     otherwise = _channel(caller, request) if request.WhichOneof("channel") else None
     response = pb.EnqueueStreamResponse()
     sequences: list[int] = []

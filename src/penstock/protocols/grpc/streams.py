@@ -73,9 +73,9 @@ class Session(ABC):
             self._port.check()
         except PenstockError as error:
             self.give_up()
-            self.error = None
-            self.is_deaf = False
             self.end(error)
+            self.error = error
+            self._wake()
 
 
 class _Batch:

@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.engine.port import Client, Consumer, Outcome, settle
 from penstock.model.access import Action
-from penstock.model.errors import BadRequest, NoObject, PenstockError
+from penstock.model.errors import BadRequest, NoObject, PenstockError, TooLarge
 from penstock.model.message import Message, State
 from penstock.model.names import checked_name
 from penstock.model.publication import checked_reason
@@ -178,6 +178,7 @@ class Subscriber(Session):
     # Settling.
 
     def _settle(self, request: pb.SubscribeRequest, settled: pb.Settled, now: float) -> None:
+        self._check_count(request)
         sent = self._sent
         for sequence in request.complete:
             message = sent.pop(sequence, None)
@@ -198,6 +199,18 @@ class Subscriber(Session):
             self._keep_alive(settled, sequence, now)
         if request.keep_all_alive:
             self._engine.keep_alive_all(self._client, now)
+
+    def _check_count(self, request: pb.SubscribeRequest) -> None:
+        """Raise if a request settles more than a stream can have; each would be refused by a text of its own."""
+        count = len(request.complete) + len(request.fail) + len(request.release) + len(request.keep_alive)
+        most = self._limits.credit_max
+        if count > most:
+            raise TooLarge(
+                f"{count} settlements are too many for a request; at most {most} are allowed (credit_max)",
+                key="complete",
+                size=count,
+                limit=most,
+            )
 
     def _settle_otherwise(self, settled: pb.Settled, sequence: int, outcome: Outcome, reason: str, now: float) -> None:
         message = self._sent.pop(sequence, None)

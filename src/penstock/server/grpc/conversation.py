@@ -23,6 +23,8 @@ class Conversation:
         self._context = context
         self._has_news = asyncio.Event()
         self._has_said = asyncio.Event()
+        #: What went wrong in a way that nobody has foreseen.
+        self._mistake: Exception | None = None
         self.session = make(self._has_news.set)
 
     async def run(self) -> None:
@@ -33,8 +35,9 @@ class Conversation:
         finally:
             listening.cancel()
             self.session.lost()
-        if self.session.error is not None:
-            raise self.session.error
+        error = self._mistake or self.session.error
+        if error is not None:
+            raise error
 
     async def _speak(self) -> None:
         session, write = self.session, self._context.write
@@ -57,7 +60,9 @@ class Conversation:
                 while session.is_full:
                     self._has_said.clear()
                     await self._has_said.wait()
+            session.end()
         except PenstockError as error:
             session.end(error)
-        else:
+        except Exception as error:  # noqa: BLE001  # whoever speaks tells it
+            self._mistake = error
             session.end()

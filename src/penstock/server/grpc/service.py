@@ -152,6 +152,8 @@ class Service(grpc.GenericRpcHandler):
         self._at_work += 1
         try:
             await behaviour(self._callers.of(access), context)
+        except aio.BaseError as error:  # of the library: the peer has gone, and can be told nothing
+            LOG.debug("a peer of gRPC has gone: %s", error)
         except Exception as error:  # noqa: BLE001  # as above
             await refuse(error, context)
         finally:
