@@ -1,8 +1,10 @@
 """Backups: what is in them, what is seen when one is damaged, and restores that were killed on the way."""
 
 import asyncio
+import gc
 import os
 import signal
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -26,6 +28,7 @@ from penstock.model.errors import (
 from penstock.model.records import Kind, Record
 from penstock.runtime import backup as backups
 from penstock.runtime.backup import HEAD_BYTES, MAGIC, Head, check_backup, head_of, parts_of, read_backup, write_backup
+from penstock.runtime.interpreter import SWITCH_SECONDS
 from penstock.runtime.keeping import TOLD_AT_ONCE, Keeping
 from penstock.runtime.recovery import restore_backup
 from penstock.store.journal import Journal
@@ -217,6 +220,23 @@ async def test_what_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
         store.let_go()
         await backing_up
     assert head_of(tmp_path / "backup").messages == 1
+
+
+async def test_others_get_their_turns(tmp_path: Path) -> None:
+    """Threads change places more often while one of them works without a pause, and nobody looks for garbage in vain."""
+    usual = sys.getswitchinterval()
+    seen: list[tuple[float, bool]] = []
+
+    class Watching(Memory):
+        def recall(self, sequences: Sequence[int]) -> list[Record]:
+            seen.append((sys.getswitchinterval(), gc.isenabled()))
+            return super().recall(sequences)
+
+    async with Broker.open(Watching()) as broker:
+        await broker.enqueue("orders", b"1")
+        await broker.backup(tmp_path / "backup")
+    assert seen == [(pytest.approx(SWITCH_SECONDS), False)]
+    assert (sys.getswitchinterval(), gc.isenabled()) == (pytest.approx(usual), True)
 
 
 async def test_only_one_is_made_at_a_time(tmp_path: Path) -> None:

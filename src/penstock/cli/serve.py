@@ -17,14 +17,12 @@ from penstock.assembly import assembled
 from penstock.cli.errors import errors_told
 from penstock.config import OPTIONS, Option, settings_from
 from penstock.model.errors import PenstockError, StoreFailed
+from penstock.runtime.interpreter import SWITCH_SECONDS
 from penstock.server.server import READY
 from penstock.server.standby import STANDBY
 from penstock.server.succession import Succession
 
 CONFIG = "config"
-#: How long a thread may keep the interpreter while another wants it. The thread that commits wants it for moments, and
-#: all who wait for a confirmation wait with it.
-SWITCH_SECONDS = 0.00005
 #: Objects made between two looks for garbage in cycles. There is next to none: a look is a loss.
 GARBAGE_OBJECTS = 10_000
 

@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.model.errors import BadRequest, StoreDamaged, StoreFailed, StoreTooNew, StoreUnreadable
 from penstock.model.records import Record
-from penstock.runtime.garbage import left_alone
+from penstock.runtime.interpreter import without_garbage
 from penstock.store.batches import (
     BATCH_HEADER_BYTES,
     FOOTER,
@@ -110,7 +110,7 @@ class Part(NamedTuple):
 
     def records(self) -> list[Record]:
         """Return the records of messages."""
-        with left_alone():
+        with without_garbage():
             return Columns(self.header, self.raw, 0).rows()
 
 
@@ -139,7 +139,7 @@ def parts_of(
 
 
 def _next(portions: Iterator[list[Record]]) -> list[Record]:
-    with left_alone():
+    with without_garbage():
         return next(portions, [])
 
 

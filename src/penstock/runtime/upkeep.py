@@ -20,7 +20,7 @@ from penstock.model.stages import Level
 from penstock.runtime.backup import Tell, write_backup
 from penstock.runtime.capture import Capture
 from penstock.runtime.commits import Commit
-from penstock.runtime.garbage import left_alone
+from penstock.runtime.interpreter import in_small_turns, without_garbage
 from penstock.runtime.recovery import encoded
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class Upkeep:
             capture.take(runtime.now(), self._state())
             runtime.keeping.begin(capture.position)
             await runtime.confirm(Level.SYNC)
-            yield capture
+            with in_small_turns():
+                yield capture
         finally:
             runtime.keeping.end()
             self._capture = None
@@ -172,7 +173,7 @@ class Upkeep:
 
     def _state(self) -> dict[str, object]:
         """Return the engine's state, while everybody waits."""
-        with left_alone():
+        with without_garbage():
             return snapshot.dump(self._runtime.engine)
 
     def _save(self, position: int, state: dict[str, object], floor: int | None) -> int:
