@@ -10,6 +10,8 @@ from penstock.server.http.log import ALL_CHANNELS
 from penstock.server.http.messages import Request, Response
 from penstock.server.http.router import Router
 
+#: Sent in one go, which takes the event loop some tenths of a millisecond; a part can be far longer.
+PIECE_BYTES = 256 * 2**10
 _HEADERS = [
     ("Content-Type", "application/octet-stream"),
     ("Content-Disposition", 'attachment; filename="penstock.backup"'),
@@ -42,7 +44,8 @@ class Backups:
         async with self._runtime.upkeep.capture() as capture:
             parts = capture.parts()
             while (part := await loop.run_in_executor(None, next, parts, None)) is not None:
-                yield bytes(part)
+                for start in range(0, len(part), PIECE_BYTES):
+                    yield bytes(part[start : start + PIECE_BYTES])
 
 
 async def _joined(first: bytes, others: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
