@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 import penstock
 from penstock import Unavailable
 from penstock.client import approach as module
-from penstock.client import session
 from penstock.protocols.native.answers import refusal
 from penstock.protocols.native.often import BincodeWriter
 from tests.client.conftest import url_of
@@ -22,18 +21,24 @@ LAST_WORD = refusal(BincodeWriter(is_framed=True), Unavailable("this broker stan
 @asynccontextmanager
 async def host(says: bytes = b"", *, ends: bool = False) -> AsyncIterator[str]:
     """Run somebody who takes connections, says something, and hangs or hangs up; gives the place."""
+    serving = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
         writer.write(says)
         if not ends:
-            await reader.read()
+            with suppress(ConnectionError):
+                await reader.read()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield "{}:{}".format(*server.sockets[0].getsockname())
     finally:
         server.close()
+        await asyncio.gather(*filter(None, serving))
 
 
 @pytest.mark.parametrize(("says", "ends"), [(b"", False), (b"", True), (LAST_WORD, True), (LAST_WORD, False)])
@@ -46,19 +51,27 @@ async def test_the_host_that_serves_is_found(served: Served, says: bytes, *, end
             assert (await client.pop("found")).body == b"x"
 
 
-async def test_a_host_that_serves_only_later_is_found(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+class Late(Relay):
+    """Stands by for some connections, and serves from then on."""
+
+    refusals = 3
+
+    async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            to_client.write(LAST_WORD)
+            to_client.close()
+            await to_client.wait_closed()
+        else:
+            await super()._serve(from_client, to_client)
+
+
+async def test_a_host_that_serves_only_later_is_found(served: Served) -> None:
     """While another one hangs all the time: nobody waits for that one alone."""
-    monkeypatch.setattr(session, "MOMENT_SECONDS", 0.01)
-    async with host() as hung, host(LAST_WORD, ends=True) as other, Relay(served.native) as relay:
-        relay.loses = True
-        url = f"penstock://{hung},{other},{relay.url.removeprefix('penstock://')}"
-        connecting = asyncio.ensure_future(penstock.connect(url, connect_timeout=PATIENCE).__aenter__())
-        async with asyncio.timeout(PATIENCE / 2):
-            while relay.answers < 2:  # noqa: ASYNC110  # the relay tells nobody
-                await asyncio.sleep(0)
-            relay.loses = False
-            client = await connecting
-        await client.__aexit__(None, None, None)
+    async with host() as hung, Late(served.native) as late, asyncio.timeout(PATIENCE / 2):
+        url = f"penstock://{hung},{late.url.removeprefix('penstock://')}"
+        async with penstock.connect(url, connect_timeout=PATIENCE) as client:
+            await client.enqueue("late", b"x")
 
 
 async def test_what_the_last_host_said_is_told() -> None:

@@ -5,13 +5,15 @@ nothing. So the hosts are tried a moment apart, and the first that says hello is
 """
 
 import asyncio
-from asyncio import Future, Task
-from collections.abc import Callable, Sequence
+import random
+from asyncio import Future
+from collections.abc import Callable, Iterator, Sequence
 from ssl import SSLContext
+from typing import TypeAlias
 
 from penstock.client.errors import error_of
 from penstock.client.link import Link
-from penstock.model.errors import Unavailable
+from penstock.model.errors import PenstockError, Unavailable
 from penstock.protocols.native.bincode import written
 from penstock.protocols.native.messages import Answer, Hello, Ping, Refusal
 
@@ -22,38 +24,64 @@ MOMENT_SECONDS = 0.25
 PING_SECONDS, PINGS_MAX = 0.4, 4
 _PING = written(Ping())
 
+#: Between attempts to connect: the first wait, the longest, and how they grow. A broker that has come back is found by
+#: the time that it was away and half as long again.
+BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, BACKOFF_FACTOR = 0.05, 5.0, 1.5
+
 Host = tuple[str, int]
+Found: TypeAlias = tuple[Host, Link]
+Note: TypeAlias = Callable[[Exception], object]
 
 
-async def approach(hosts: Sequence[Host], tls: SSLContext | None, patience_seconds: float) -> tuple[Host, Link]:
-    """Return the first host that says hello, and a connection; raises what the last one has said or done instead.
+async def approach(hosts: Sequence[Host], tls: SSLContext | None, note: Note, patience_seconds: float) -> Found:
+    """Return the first host that says hello and a connection to it, however long that takes.
 
-    Once all are tried, the patience is for those that have said nothing yet: somebody else may serve by now.
+    `note` is told what the others have said or done instead. One that says nothing is asked anew after the patience.
     """
-    waiting = list(hosts)
-    attempts: set[Task[tuple[Host, Link]]] = set()
-    error: BaseException | None = None
+    attempts = {
+        asyncio.ensure_future(_insist(host, place * MOMENT_SECONDS, tls, note, patience_seconds))
+        for place, host in enumerate(hosts)
+    }
+    wanted = 0
     try:
-        while waiting or attempts:
-            if waiting:
-                attempts.add(asyncio.ensure_future(_greeted(waiting.pop(0), tls)))
-            seconds = MOMENT_SECONDS if waiting else patience_seconds
-            done, attempts = await asyncio.wait(attempts, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            found = [task.result() for task in done if task.exception() is None]
-            for _, link in found[1:]:
-                link.close()
-            if found:
-                return found[0]
-            error = next((task.exception() for task in done), error)
-            if not done and not waiting:
-                break
+        await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
+        wanted = 1
     finally:
-        for task in attempts:
-            task.cancel()
-    raise error or Unavailable("no host has said hello in time", key="url")
+        for attempt in attempts:
+            attempt.cancel()
+        ended = await asyncio.gather(*attempts, return_exceptions=True)
+        found = [one for one in ended if not isinstance(one, BaseException)]
+        for _, link in found[wanted:]:
+            link.close()
+    if not found:
+        raise next(one for one in ended if isinstance(one, PenstockError))
+    return found[0]
 
 
-async def _greeted(host: Host, tls: SSLContext | None) -> tuple[Host, Link]:
+async def _insist(
+    host: Host, wait_seconds: float, tls: SSLContext | None, note: Note, patience_seconds: float
+) -> Found:
+    """Try one host again and again until it says hello."""
+    await asyncio.sleep(wait_seconds)
+    waits = backoff()
+    while True:
+        try:
+            async with asyncio.timeout(patience_seconds):
+                return await _greeted(host, tls)
+        except (OSError, Unavailable) as error:
+            note(error)
+        await asyncio.sleep(next(waits))
+
+
+def backoff() -> Iterator[float]:
+    """Return the seconds to wait before each further attempt; not the same for all clients, that not all come at once."""
+    longest = BACKOFF_SECONDS
+    while True:
+        yield random.uniform(longest / 2, longest)  # noqa: S311  # nobody gains by guessing it
+        longest = min(BACKOFF_SECONDS_MAX, BACKOFF_FACTOR * longest)
+
+
+async def _greeted(host: Host, tls: SSLContext | None) -> Found:
     """Return a host, and a connection over which it has said hello."""
     loop = asyncio.get_running_loop()
     greeting = _Greeting(loop.create_future())

@@ -5,14 +5,13 @@ what it holds stays its own. Requests without an answer are sent again, and subs
 """
 
 import asyncio
-import random
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.client.address import Target
-from penstock.client.approach import MOMENT_SECONDS, approach, attend
+from penstock.client.approach import approach, attend, backoff
 from penstock.client.errors import error_of, not_open
 from penstock.client.keeper import Keeper
 from penstock.client.link import Link
@@ -31,9 +30,6 @@ from penstock.protocols.native.messages import (
     Resume,
 )
 
-#: Between attempts to connect: the first wait, the longest, and how they grow. A broker that has come back is found by
-#: the time that it was away and half as long again.
-BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, BACKOFF_FACTOR = 0.05, 5.0, 1.5
 _KEEPALIVE = written(Keepalive())
 #: What an error is about that is the broker's last word: somebody else goes on as this client, or it may not come in.
 _LAST_KEYS = frozenset({"id", "login"})
@@ -105,7 +101,8 @@ class Session:
         #: Whether messages may have been on their way when a connection was lost, so that the broker counts them as held.
         self._may_have_strays = False
         self._last_label = 0
-        self._attempts = 0
+        #: What hosts have said or done that do not serve.
+        self._refused: Exception | None = None
         self._failure: PenstockError | None = None
         self.is_open = False
 
@@ -115,16 +112,10 @@ class Session:
         """Connect, or raise why that cannot be."""
         try:
             async with asyncio.timeout(self._options.connect_seconds):
-                while True:
-                    try:
-                        await self._connect()
-                        break
-                    except (OSError, Unavailable) as error:
-                        self._failure = Unavailable(f"no broker answers: {error}", key="url")
-                        await asyncio.sleep(self._backoff())
+                await self._connect_at_last()
         except TimeoutError:
-            raise self._failure or Unavailable("no broker has answered in time", key="url") from None
-        self._failure = None
+            reason = "has answered in time" if self._refused is None else f"answers: {self._refused}"
+            raise Unavailable(f"no broker {reason}", key="url") from None
         self.is_open = True
         self._keeper = Keeper(self._keep, self._options.keepalive_seconds)
         self._supervisor = asyncio.get_running_loop().create_task(self._supervise())
@@ -229,19 +220,32 @@ class Session:
         while True:
             await self._is_lost.wait()
             try:
-                await self._connect()
-            except (OSError, Unavailable):
-                await asyncio.sleep(self._backoff())
+                await self._connect_at_last()
             except PenstockError as error:
                 self._give_up(error)
                 return
 
+    async def _connect_at_last(self) -> None:
+        """Open a connection, however often that has to be tried."""
+        waits = backoff()
+        while True:
+            try:
+                await self._connect()
+            except (OSError, Unavailable) as error:
+                self._note(error)
+                await asyncio.sleep(next(waits))
+            else:
+                return
+
+    def _note(self, error: Exception) -> None:
+        self._refused = error
+
     async def _connect(self) -> None:
         """Open a connection, and go on over it."""
-        self._attempts += 1
-        hosts, first = self._target.hosts, self._first
-        async with asyncio.timeout(self._options.connect_seconds):
-            host, link = await approach((*hosts[first:], *hosts[:first]), self._target.tls, self._patience())
+        hosts, seconds = self._target.hosts, self._options.connect_seconds
+        order = (*hosts[self._first :], *hosts[: self._first])
+        host, link = await approach(order, self._target.tls, self._note, seconds)
+        async with asyncio.timeout(seconds):
             self._opening = link
             link.hand_over(self._take, self._lose)
             try:
@@ -251,7 +255,6 @@ class Session:
                 link.close()
                 raise
         self._link, self._opening, self._first = link, None, hosts.index(host)
-        self._attempts = 0
         self._is_lost.clear()
         for asked in self._state.asked.values():
             if asked.data:
@@ -298,17 +301,6 @@ class Session:
                 del self._state.asked[label]
                 if not asked.future.done():
                     asked.future.set_exception(error)
-
-    def _patience(self) -> float:
-        """Return how long a host may say nothing while others may serve: longer each time, for one that is far away."""
-        seconds = self._options.connect_seconds
-        if len(self._target.hosts) == 1:
-            return seconds
-        return min(seconds, MOMENT_SECONDS * BACKOFF_FACTOR ** min(self._attempts, 20))
-
-    def _backoff(self) -> float:
-        longest = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * BACKOFF_FACTOR ** min(self._attempts, 20))
-        return random.uniform(longest / 2, longest)  # noqa: S311  # so that not all clients come at once
 
     def _keep(self) -> None:
         link, held = self._link, list(self._state.held.values())
