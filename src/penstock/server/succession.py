@@ -22,7 +22,7 @@ LOG = logging.getLogger("penstock.standby")
 #: Between two tries to get a store that somebody else writes to.
 CONTEND_SECONDS = 0.1
 #: The longest wait between two tries to reach a store that is away; each is twice as long as the one before.
-AWAY_SECONDS_MAX = 2.0
+AWAY_SECONDS_MAX = 1.0
 #: What may be over when it is tried again; anything else wants a person.
 _PASSING = (StoreAway, StoreFailed, StoreInUse)
 

@@ -12,6 +12,7 @@ was stopped and goes on finds out first that it was replaced. Commits do not rel
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -63,10 +64,15 @@ _TAKE = "UPDATE penstock.tenure SET epoch = epoch + 1, holder = %s RETURNING epo
 _BEAT = "UPDATE penstock.beats SET beat = beat + 1 FROM penstock.tenure WHERE epoch = %s"
 
 
+def steady() -> float:
+    """Return seconds of a clock that nobody sets, and that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
 class Tenure:
     """See the module. One thread contends; `check` and `leave` are for any."""
 
-    def __init__(self, connect: Connect, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, connect: Connect, clock: Callable[[], float] = steady) -> None:
         """`connect` opens a session of the name that it is given, which commits each statement by itself."""
         #: What all sessions of this broker are called, so that they can be ended when it is silent.
         self.name = f"penstock {socket.gethostname()[:32]}:{os.getpid()} {token_hex(4)}"
