@@ -343,6 +343,24 @@ def test_runs_are_counted_again_after_a_kill(opened: Open, database: str) -> Non
     assert asked(database, "SELECT count(*) FROM penstock.runs WHERE last IS NULL") == [(1,)]
 
 
+def test_messages_are_recalled_while_their_rows_are_replaced(opened: Open) -> None:
+    """Whoever looks one up finds it in the old rows or in the new ones."""
+    store = opened(run_bytes=20_000)
+    publish(store, 1, 4000)
+    live = list(range(1, 4001))
+    with ThreadPoolExecutor(1) as pool:
+        while len(live) > 10:
+            keep = set(live[::3])
+            position = store._writer.last + 1
+            store.write(position, [message(position)], [one for one in live if one not in keep])
+            store.save(position + 1, b"index")
+            live = sorted(keep)
+            collecting = pool.submit(store.collect, position)
+            while not collecting.done():
+                assert [record[3] for record in store.recall(live[::20])] == live[::20]
+            assert collecting.result() > 0
+
+
 def test_one_old_message_keeps_no_finished_ones(opened: Open, database: str) -> None:
     """What consumers have settled is given back, round after round, while an old message waits."""
     store = opened(run_bytes=20_000)
