@@ -48,6 +48,8 @@ _LOCK = (0x5053544B, 1)
 _Sight: TypeAlias = tuple[int | None, int, str, int]
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
+_WAIT_FOR_LOCK = "SELECT pg_advisory_lock(%s, %s)"
+_WAIT_NOT_LONG = f"SET LOCAL lock_timeout = {int(1000 * ANSWER_SECONDS)}"
 _UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 _LOOK = """
     SELECT (SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database
@@ -56,8 +58,9 @@ _LOOK = """
         epoch, holder, beat
     FROM penstock.tenure, penstock.beats
 """
+#: They are not waited for one by one, which takes a tenth of a second each, but by waiting for the lock.
 _END_SESSIONS = """
-    SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND (pid = %s OR application_name = %s) AND pid <> pg_backend_pid()
 """
 _TAKE = "UPDATE penstock.tenure SET epoch = epoch + 1, holder = %s RETURNING epoch"
@@ -137,14 +140,19 @@ class Tenure:
         pid, _, name, _ = self._seen
         self._seen = None
         try:
-            connection.execute(_END_SESSIONS, (int(1000 * ANSWER_SECONDS), pid, name))
+            connection.execute(_END_SESSIONS, (pid, name))
+            with connection.transaction():
+                connection.execute(_WAIT_NOT_LONG)
+                connection.execute(_WAIT_FOR_LOCK, _LOCK)
         except errors.InsufficientPrivilege as error:
             raise StoreUnreadable(
                 f"{_holder(name)} is silent, and its sessions cannot be ended: {told(error)}. All brokers of one store "
                 "have to log in to PostgreSQL as the same role",
                 key="store",
             ) from error
-        return self._has_lock(connection)
+        except errors.LockNotAvailable:
+            return False  # somebody else was faster
+        return True
 
     def _begin(self, connection: Connection[Any]) -> None:
         """Raise the epoch, which waits for commits that are under way and refuses all later ones of older epochs."""
