@@ -68,7 +68,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("installed")
     venv.create(directory, with_pip=True)
     python = directory / "bin" / "python"
-    run(python, "-m", "pip", "install", "-qq", f"{wheel}[test]", "-c", ROOT / "constraints.txt", cwd=directory)
+    run(python, "-m", "pip", "install", "-qq", f"{wheel}[grpc,test]", "-c", ROOT / "constraints.txt", cwd=directory)
     return python
 
 
