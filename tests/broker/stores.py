@@ -12,6 +12,7 @@ class WatchedStore(Memory):
     """Counts as durable; tells whether it was closed."""
 
     durable = True
+    keeps_written = True
     is_closed = False
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -125,6 +126,35 @@ async def test_each_level_waits_for_its_own() -> None:
         assert not sync.done()
         store.let_go()
         await asyncio.wait_for(sync, 10)
+
+
+class BufferingStore(HeldStore):
+    """Keeps what was written in memory until it is synced."""
+
+    keeps_written = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_syncing = threading.Event()
+
+    def sync(self) -> None:
+        self.is_syncing.set()
+        super().sync()
+
+
+async def test_written_means_that_the_end_of_the_process_cannot_take_it_back() -> None:
+    """Where a store buffers what it is given, nobody is told before it is on disk."""
+    store = BufferingStore()
+    async with Broker.open(store) as broker:
+        await broker.create_queue("orders")
+        store.may_sync.clear()
+        store.is_syncing.clear()
+        write = asyncio.ensure_future(broker.enqueue("orders", b"w", confirm="write"))
+        assert await asyncio.to_thread(store.is_syncing.wait, 10)
+        await turns()
+        assert not write.done()
+        store.let_go()
+        await asyncio.wait_for(write, 10)
 
 
 async def test_a_message_may_be_delivered_before_it_is_synced() -> None:

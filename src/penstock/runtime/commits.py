@@ -97,11 +97,17 @@ class Committer:
                 self._try(self._store.seal)
                 continue
             commit.error = self._try(partial(self._store.write, commit.first, commit.records, commit.gone))
+            if self._store.keeps_written:
+                self._tell_written(commit)
             if commit.error is None:
-                if commit.written or commit.after_write or commit.to_persist:
-                    self._tell(self._on_write, commit)
                 commit.error = self._try(self._store.sync)
+            if not self._store.keeps_written:
+                self._tell_written(commit)
             self._tell(self._on_sync, commit)
+
+    def _tell_written(self, commit: Commit) -> None:
+        if commit.error is None and (commit.written or commit.after_write or commit.to_persist):
+            self._tell(self._on_write, commit)
 
     def _try(self, action: Callable[[], None]) -> StoreError | None:
         try:

@@ -145,6 +145,8 @@ class Store(ABC):
     recalls: bool = False
     #: Whether what was synced survives the process; False for a store in memory.
     durable: bool = True
+    #: Whether what `write` has returned for survives the end of the process; else nobody is told of it before `sync`.
+    keeps_written: bool = False
     #: The change log as bytes; None for a store that keeps no history.
     log: "Log | None" = None
     #: Where the broker may keep files beside the store's own; None where there is no such place.

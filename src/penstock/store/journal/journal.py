@@ -34,6 +34,7 @@ class Journal(Store):
 
     recalls = True
     durable = True
+    keeps_written = True
 
     def __init__(
         self,

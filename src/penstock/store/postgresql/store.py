@@ -32,6 +32,7 @@ class Postgresql(Store):
 
     recalls = True
     durable = True
+    keeps_written = True
     is_shared = True
 
     def __init__(self, url: str, *, run_bytes: int = RUN_BYTES, salts: Callable[[], int] | None = None) -> None:
