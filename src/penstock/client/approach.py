@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from penstock.client.errors import error_of
 from penstock.client.link import Link
-from penstock.model.errors import PenstockError, Unavailable
+from penstock.model.errors import Unavailable
 from penstock.protocols.native.bincode import written
 from penstock.protocols.native.messages import Answer, Hello, Ping, Refusal
 
@@ -54,7 +54,7 @@ async def approach(hosts: Sequence[Host], tls: SSLContext | None, note: Note, pa
         for _, link in found[wanted:]:
             link.close()
     if not found:
-        raise next(one for one in ended if isinstance(one, PenstockError))
+        raise next(one for one in ended if isinstance(one, Exception))
     return found[0]
 
 

@@ -127,11 +127,6 @@ class Server:
             guest.stop()
         await asyncio.sleep(0)
 
-    @property
-    def failure(self) -> PenstockError | None:
-        """Why nothing is promised any more, if so."""
-        return self._runtime.failure
-
     def login(self, user: str | None, secret: str | None, then: Callable[[Access | PenstockError], None]) -> None:
         """Look who somebody is, and call `then` with what they may do or why they may not enter."""
         self._logins.check(user, secret, then)
