@@ -78,7 +78,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(form: str, wheel: Path) ->
     libraries = [name for name in names if name.endswith(".so")]
     tops = {name.split("/")[0] for name in names if name not in libraries}
     assert tops == {"penstock", f"penstock-{penstock.__version__}.dist-info"}
-    assert "penstock/py.typed" in names
+    assert {"penstock/py.typed", "penstock/v1/broker.proto", "penstock/v1/broker_pb2.pyi"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name]
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}

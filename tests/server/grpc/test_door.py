@@ -14,6 +14,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from penstock.model.access import Action
+from penstock.protocols.grpc import streams
 from penstock.server.grpc import gathering
 from penstock.server.users import User, UserFile, hashed
 from penstock.store.memory import Memory
@@ -22,7 +23,7 @@ from penstock.v1.broker_pb2_grpc import BrokerAsyncStub
 from tests.broker.stores import FailingStore
 from tests.served import FREE_PORTS, Served
 from tests.server.conftest import Serve
-from tests.server.grpc.asking import PATIENCE, Working, complete, enqueue, poll, refused, status
+from tests.server.grpc.asking import PATIENCE, Working, complete, enqueue, poll, publish_batch, refused, status
 from tests.server.grpc.conftest import Connect
 from tests.server.inside import doors_of
 from tests.server.raw import Certificate, Raw
@@ -138,11 +139,19 @@ async def test_a_store_that_has_failed_is_told_to_all() -> None:
             stub = BrokerAsyncStub(channel)
             work = await Working(stub, pb.Subscription(queue="other")).begin()
             unavailable = (grpc.StatusCode.UNAVAILABLE, "Unavailable", "store")
+            calling = asyncio.ensure_future(called_on_and_on(stub))
             assert await refused(published_on_and_on(stub)) == unavailable
+            assert await refused(calling) == unavailable
             assert await refused(work.call.read()) == unavailable
             for call in (enqueue(stub, "q"), poll(stub, "q"), stub.CreateQueue(pb.CreateQueueRequest(queue="r"))):
                 assert await refused(call) == unavailable
         assert await health_of(doors["grpc"], SERVICE) == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def called_on_and_on(stub: BrokerAsyncStub) -> None:
+    """Publish by calls until one is refused."""
+    while True:
+        await enqueue(stub, "q")
 
 
 async def published_on_and_on(stub: BrokerAsyncStub) -> None:
@@ -165,12 +174,16 @@ async def test_a_mistake_of_the_broker_is_not_shown_to_peers(
         raise ValueError("the secret text of a mistake")
 
     monkeypatch.setattr(gathering, "enqueue", mistaken)
+    monkeypatch.setattr(streams, "enqueue_batch", mistaken)
     async with doors_of(Memory(), grpc_listen=["127.0.0.1:0"]) as doors, aio.insecure_channel(doors["grpc"]) as channel:
-        with pytest.raises(aio.AioRpcError) as raised:
-            await enqueue(BrokerAsyncStub(channel), "q")
-    assert raised.value.code() is grpc.StatusCode.INTERNAL
-    assert "secret" not in str(raised.value.details())
-    assert "the secret text of a mistake" in caplog.text
+        stub = BrokerAsyncStub(channel)
+        for call in (enqueue(stub, "q"), publish_batch(stub, pb.EnqueueStreamRequest())):
+            caplog.clear()
+            with pytest.raises(aio.AioRpcError) as raised:
+                await call
+            assert raised.value.code() is grpc.StatusCode.INTERNAL
+            assert "secret" not in str(raised.value.details())
+            assert "the secret text of a mistake" in caplog.text
 
 
 async def test_requests_that_are_none_are_refused(served: Served) -> None:
@@ -213,6 +226,15 @@ async def test_nobody_notices_nonsense(served: Served, connect: Connect) -> None
     assert served.said() == []
 
 
+async def test_a_call_says_no_more_beside_its_messages_than_the_limit(served: Served, connect: Connect) -> None:
+    """The connection goes on."""
+    stub, request = connect(served), pb.GetStatusRequest(queue="beside")
+    await enqueue(stub, "beside")
+    metadata = (("authorization", "Basic " + "x" * 40_000),)
+    assert (await refused(stub.GetStatus(request, metadata=metadata)))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (await stub.GetStatus(request)).queue.ready == 1
+
+
 async def test_there_are_as_many_calls_and_connections_as_the_limits_say(serve: Serve, connect: Connect) -> None:
     """One more is refused, and those that are there go on."""
     served = serve("--limit", "grpc_calls_max=2", "--limit", "grpc_connections_max=1")
@@ -249,6 +271,13 @@ def test_without_its_library_it_is_left_out_unless_it_was_asked_for(tmp_path: Pa
     done = run(ended, "--store", "memory", "--log-level", "info", place=tmp_path)
     assert done.returncode == 0
     assert "INFO penstock.grpc: gRPC is not spoken" in done.stderr
+
+
+def test_others_are_let_in_only_where_they_have_to_log_in(tmp_path: Path) -> None:
+    """As at every door."""
+    done = run("", "--grpc-listen", "0.0.0.0:0", place=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("penstock: --grpc-listen 0.0.0.0:0 can be reached from other machines")
 
 
 def test_an_address_in_use_is_told(served: Served, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from penstock.v1 import broker_pb2
 from tests.conftest import require
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto" / "penstock" / "v1" / "broker.proto"
 CODE = Path(broker_pb2.__file__).parent
 

@@ -1,0 +1,104 @@
+"""What becomes of messages that cannot be handed over, and of peers that do not read, looked at from inside."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from penstock.engine.readers import Retention
+from penstock.model.access import Access
+from penstock.model.limits import Limits
+from penstock.model.names import NO_TAGS, QueueKey
+from penstock.protocols.grpc.callers import Caller, Callers
+from penstock.protocols.grpc.streams import BATCHES_MAX, Batches
+from penstock.runtime.runtime import Runtime
+from penstock.server.grpc.calls import Calls
+from penstock.v1 import broker_pb2 as pb
+from tests.broker.stores import HeldStore
+
+ORDERS = QueueKey("orders", NO_TAGS)
+
+
+@pytest.fixture
+def store() -> HeldStore:
+    """Return a store that can be held up."""
+    return HeldStore()
+
+
+@pytest.fixture
+async def runtime(store: HeldStore) -> AsyncIterator[Runtime]:
+    """Run a broker on it."""
+    running = Runtime(store, limits=Limits(), auto_create=True, retention=Retention())
+    await running.start()
+    yield running
+    store.let_go()
+    await running.stop()
+
+
+@pytest.fixture
+def caller(runtime: Runtime) -> Caller:
+    """Return somebody, for whom a message waits."""
+    found = Callers(runtime, lambda: bytes(16)).of(Access.to_all(""))
+    runtime.engine.publish(ORDERS, b"x", runtime.now(), found.client, 4, None)
+    return found
+
+
+def waits_as_it_was(runtime: Runtime) -> bool:
+    """Tell whether the message waits, and no failure was counted."""
+    queue = runtime.engine.channels.queue(ORDERS)
+    return (queue.waiting, len(queue.assigned)) == (1, 0) and [one.attempt for one in queue.returned.values()] == [1]
+
+
+async def test_what_cannot_be_written_waits_again(runtime: Runtime, caller: Caller) -> None:
+    """Because its peer has gone a moment ago."""
+
+    async def write(data: bytes) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await Calls(runtime).poll(caller, pb.PollRequest(queue="orders").SerializeToString(), None, write)
+    assert waits_as_it_was(runtime)
+
+
+async def test_who_gives_up_while_an_assignment_is_persisted_does_not_have_it(
+    runtime: Runtime, caller: Caller, store: HeldStore
+) -> None:
+    """It waits again, and is written to nobody."""
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+
+    store.hold()
+    request = pb.PollRequest(queue="orders", sync=pb.CONFIRM_SYNC)
+    polling = asyncio.ensure_future(Calls(runtime).poll(caller, request.SerializeToString(), None, write))
+    await asyncio.sleep(0)
+    assert caller.client.held
+    polling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    assert (waits_as_it_was(runtime), written) == (True, [])
+
+
+async def test_nothing_is_confirmed_before_it_is_on_disk(runtime: Runtime, caller: Caller, store: HeldStore) -> None:
+    """And a stream is full when too much of it is not confirmed."""
+    news = asyncio.Event()
+    session = Batches(caller, news.set)
+    store.hold()
+    request = pb.EnqueueStreamRequest(queue="orders", messages=[pb.NewMessage(body=b"x")]).SerializeToString()
+    for _ in range(BATCHES_MAX):
+        assert not session.is_full
+        session.hear(request)
+    assert session.is_full
+    assert session.next_response() is None
+    store.let_go()
+    responses = 0
+    while responses < BATCHES_MAX:
+        news.clear()
+        while (response := session.next_response()) is not None:
+            assert len(pb.EnqueueStreamResponse.FromString(response).sequences) == 1
+            responses += 1
+        if responses < BATCHES_MAX:
+            await news.wait()
+    assert not session.is_full
+    session.lost()
