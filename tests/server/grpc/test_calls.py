@@ -25,6 +25,12 @@ async def test_a_message_goes_in_and_comes_out_as_it_was(stub: BrokerAsyncStub) 
     assert (state.ready, state.assigned, state.totals["finished"]) == (0, 0, 1)
 
 
+async def test_a_body_may_be_larger_than_the_library_takes_by_default(stub: BrokerAsyncStub) -> None:
+    """Which is 4 MiB."""
+    assert await enqueue(stub, "large", bytes(6 * 2**20))
+    assert (await status(stub, "large")).bytes == 6 * 2**20
+
+
 async def test_priority_unless_said_is_4_and_0_can_be_said(stub: BrokerAsyncStub) -> None:
     """Higher goes first."""
     for priority in (0, None, 5):

@@ -1,6 +1,7 @@
 """The door itself: who may come in, what is told of health, and nonsense of all kinds."""
 
 import asyncio
+import logging
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from penstock.model.access import Action
 from penstock.protocols.grpc import streams
-from penstock.server.grpc import gathering
+from penstock.server.grpc import gathering, service
 from penstock.server.users import User, UserFile, hashed
 from penstock.store.memory import Memory
 from penstock.v1 import broker_pb2 as pb
@@ -139,19 +140,11 @@ async def test_a_store_that_has_failed_is_told_to_all() -> None:
             stub = BrokerAsyncStub(channel)
             work = await Working(stub, pb.Subscription(queue="other")).begin()
             unavailable = (grpc.StatusCode.UNAVAILABLE, "Unavailable", "store")
-            calling = asyncio.ensure_future(called_on_and_on(stub))
             assert await refused(published_on_and_on(stub)) == unavailable
-            assert await refused(calling) == unavailable
             assert await refused(work.call.read()) == unavailable
             for call in (enqueue(stub, "q"), poll(stub, "q"), stub.CreateQueue(pb.CreateQueueRequest(queue="r"))):
                 assert await refused(call) == unavailable
         assert await health_of(doors["grpc"], SERVICE) == health_pb2.HealthCheckResponse.NOT_SERVING
-
-
-async def called_on_and_on(stub: BrokerAsyncStub) -> None:
-    """Publish by calls until one is refused."""
-    while True:
-        await enqueue(stub, "q")
 
 
 async def published_on_and_on(stub: BrokerAsyncStub) -> None:
@@ -184,6 +177,20 @@ async def test_a_mistake_of_the_broker_is_not_shown_to_peers(
             assert raised.value.code() is grpc.StatusCode.INTERNAL
             assert "secret" not in str(raised.value.details())
             assert "the secret text of a mistake" in caplog.text
+
+
+async def test_a_peer_that_has_gone_is_no_mistake(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the library says of it."""
+
+    async def gone(_: object) -> None:
+        raise aio.UsageError("the peer has gone")
+
+    monkeypatch.setattr(service.Conversation, "run", gone)
+    async with doors_of(Memory(), grpc_listen=["127.0.0.1:0"]) as doors, aio.insecure_channel(doors["grpc"]) as channel:
+        await BrokerAsyncStub(channel).Subscribe().read()
+    assert [record.levelname for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 async def test_requests_that_are_none_are_refused(served: Served) -> None:
@@ -226,11 +233,11 @@ async def test_nobody_notices_nonsense(served: Served, connect: Connect) -> None
     assert served.said() == []
 
 
-async def test_a_call_says_no_more_beside_its_messages_than_the_limit(served: Served, connect: Connect) -> None:
+async def test_a_call_says_no_more_beside_its_messages_than_the_limit(serve: Serve, connect: Connect) -> None:
     """The connection goes on."""
-    stub, request = connect(served), pb.GetStatusRequest(queue="beside")
+    stub, request = connect(serve("--limit", "grpc_metadata_bytes_max=1KiB")), pb.GetStatusRequest(queue="beside")
     await enqueue(stub, "beside")
-    metadata = (("authorization", "Basic " + "x" * 40_000),)
+    metadata = (("authorization", "Basic " + "x" * 1024),)
     assert (await refused(stub.GetStatus(request, metadata=metadata)))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert (await stub.GetStatus(request)).queue.ready == 1
 

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.engine.readers import Retention
 from penstock.model.access import Access
+from penstock.model.errors import StoreFailed
 from penstock.model.limits import Limits
 from penstock.model.names import NO_TAGS, QueueKey
 from penstock.protocols.grpc.callers import Caller, Callers
@@ -78,6 +79,22 @@ async def test_who_gives_up_while_an_assignment_is_persisted_does_not_have_it(
     with pytest.raises(asyncio.CancelledError):
         await polling
     assert (waits_as_it_was(runtime), written) == (True, [])
+
+
+async def test_a_call_that_is_not_confirmed_when_the_store_fails_is_told(
+    runtime: Runtime, caller: Caller, store: HeldStore
+) -> None:
+    """At that moment."""
+    store.hold()
+    request = pb.EnqueueRequest(message=pb.NewMessage(queue="orders", body=b"x"))
+    calling = asyncio.ensure_future(Calls(runtime).enqueue(caller, request.SerializeToString()))
+    queue = runtime.engine.channels.queue(ORDERS)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert queue.waiting == 2
+    runtime.fail(StoreFailed("the disk is on fire"))
+    with pytest.raises(StoreFailed, match="on fire"):
+        await calling
 
 
 async def test_nothing_is_confirmed_before_it_is_on_disk(runtime: Runtime, caller: Caller, store: HeldStore) -> None:

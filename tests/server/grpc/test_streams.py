@@ -103,6 +103,16 @@ async def test_no_more_are_in_work_than_there_is_credit(stub: BrokerAsyncStub) -
     assert ((await status(stub, "credit")).assigned, work.messages) == (3, [])
 
 
+async def test_less_credit_counts_at_once(stub: BrokerAsyncStub) -> None:
+    """Also for somebody who has not used it up."""
+    work = await Working(stub, pb.Subscription(queue="less"), credit=10).begin()
+    await publish_batch(stub, batch("less", b"1", b"2"))
+    await work.take(2)
+    await work.say(credit=1)
+    await publish_batch(stub, batch("less", b"3"))
+    assert (await status(stub, "less")).assigned == 2
+
+
 async def test_who_leaves_gives_back_without_counting(stub: BrokerAsyncStub) -> None:
     """The stream ends well, after it has told what became of the last settlements."""
     work = await Working(stub, pb.Subscription(queue="half")).begin()
@@ -212,9 +222,9 @@ async def test_a_hundred_subscribers_share_a_queue(stub: BrokerAsyncStub) -> Non
 async def test_a_response_is_no_larger_than_clients_take(stub: BrokerAsyncStub) -> None:
     """However large the messages are together."""
     work = await Working(stub, pb.Subscription(queue="large")).begin()
-    for _ in range(6):
+    for _ in range(24):
         await publish_batch(stub, batch("large", bytes(2**20), b""))
-    assert len(await work.take(12)) == 12
+    assert len(await work.take(48)) == 48
 
 
 async def test_at_the_end_of_the_broker_all_is_given_back(serve: Serve, connect: Connect) -> None:

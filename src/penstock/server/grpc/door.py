@@ -83,6 +83,7 @@ def _options(limits: ServerLimits, body_bytes_max: int) -> list[tuple[str, int]]
         ("grpc.max_receive_message_length", body_bytes_max + REQUEST_BYTES_BESIDES),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", limits.grpc_metadata_bytes_max),
+        ("grpc.absolute_max_metadata_size", limits.grpc_metadata_bytes_max),
         ("grpc.max_allowed_incoming_connections", limits.grpc_connections_max),
         ("grpc.max_concurrent_streams", limits.grpc_streams_max),
         ("grpc.server_handshake_timeout_ms", _milliseconds(limits.first_bytes_seconds)),
