@@ -243,6 +243,19 @@ def test_a_damaged_row_is_named(opened: Open, database: str) -> None:
         list(store.read(1, 100))
 
 
+@pytest.mark.parametrize("row", [1, 151])
+def test_a_missing_row_is_noticed(opened: Open, database: str, row: int) -> None:
+    """What somebody has deleted by hand is not taken for something that never was, in runs that are full or not."""
+    store = opened()
+    publish(store, 1, 500)
+    asked(database, f"DELETE FROM penstock.batches WHERE first = {row}")
+    with pytest.raises(StoreDamaged, match="not all there"):
+        list(store.read(1, 500))
+    store.close()
+    with pytest.raises(StoreDamaged, match="the one before it is not there"):
+        opened()
+
+
 # The tables.
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from penstock.model.errors import StoreDamaged
 from penstock.model.records import Record
 from penstock.store.batches import Columns, encode, finish
 from penstock.store.compaction import Compaction
 from penstock.store.postgresql.keeper import Keeper
-from penstock.store.postgresql.rows import Reader, RowRun, Rows
+from penstock.store.postgresql.rows import Reader, RowRun, Rows, damaged
 from penstock.store.postgresql.writer import INSERT_BATCH, insert_run
 from penstock.store.runs import CHUNK_BYTES
 
@@ -42,7 +41,7 @@ class Collector(Compaction[RowRun]):
     def collect(self, limit: int) -> None:
         """Free what can be freed among runs that end before position `limit`."""
         with self._rows.lock:
-            # Never the last one: it is being written.
+            # Never the last one: it is being written, or its numbers are still to be.
             runs = [run for run in self._rows.runs[:-1] if run.last < limit]
         self.run(runs, self._run_bytes)
 
@@ -57,13 +56,7 @@ class Collector(Compaction[RowRun]):
             yield from self._reader.read(place)
 
     def missing(self, run: RowRun, count: int) -> Exception:
-        return StoreDamaged(
-            f"{count} messages that are needed are not in the rows {run.base} to {run.last} of penstock.batches. "
-            "Nothing was changed. Restore a backup of the database.",
-            key="store",
-            file="penstock.batches",
-            offset=run.base,
-        )
+        return damaged(run.base, f"{count} messages that are needed are not in the rows up to {run.last}")
 
     def remove(self, run: RowRun) -> None:
         self._replace([run], None, [])

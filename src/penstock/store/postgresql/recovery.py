@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.store.port import Recovered
-from penstock.store.postgresql.rows import BATCHES, TABLE, WINDOW_BYTES, Ask, Reader, RowRun, Rows, checked
+from penstock.store.postgresql.rows import BATCHES, TABLE, WINDOW_BYTES, Ask, Reader, RowRun, Rows, checked, damaged
 
 _RUNS = """
     SELECT base, salt, compacted, last, size, records, published, published_bytes, oldest, newest
@@ -45,4 +45,6 @@ def _count(ask: Ask, run: RowRun, stop: int) -> None:
     windows = [first for first, _ in ask(TABLE, (run.base, stop, WINDOW_BYTES))]
     for begin, end in pairwise([*windows, stop]):
         for first, at, data in ask(BATCHES, (begin, end)):
+            if at != run.end:
+                raise damaged(first, "the one before it is not there")
             run.count_found(checked(first, at, data, run.salt), at, len(data))

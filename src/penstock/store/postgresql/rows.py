@@ -102,9 +102,17 @@ class Reader:
         self.reading.release()
 
     def read(self, place: Place) -> list[Columns]:
-        """Read and check the batches of a place."""
-        salt = place.run.salt
-        return [checked(first, at, data, salt) for first, at, data in self._ask(BATCHES, (place.first, place.stop))]
+        """Read and check the batches of a place, which stand end to end."""
+        found: list[Columns] = []
+        end = place.start
+        for first, at, data in self._ask(BATCHES, (place.first, place.stop)):
+            if at != end:
+                break
+            found.append(checked(first, at, data, place.run.salt))
+            end += len(data)
+        if end != place.end:
+            raise damaged(place.first, f"the rows up to {place.stop - 1} are not all there")
+        return found
 
     def batches(self, first: int, last: int) -> Iterator[Batch]:
         """Yield the records from `first` to `last`, as far as they are kept."""
@@ -153,6 +161,8 @@ class Reader:
         if run.firsts:
             return
         found = self._ask(TABLE, (run.base, run.last + 1, CHUNK_BYTES))
+        if not found:
+            raise damaged(run.base, f"the rows up to {run.last} are not there")
         with self._rows.lock:
             if not run.firsts:
                 run.firsts.extend(first for first, _ in found)
@@ -168,11 +178,16 @@ def checked(first: int, at: int, data: bytes, salt: int) -> Columns:
     """Return the columns of a batch; `StoreDamaged` if the row is not what was written."""
     header = unpack_batch_header(data, 0, salt, at)
     if header is None or header.length != len(data) or not payload_matches(header, data, 0):
-        raise StoreDamaged(
-            f"the row {first} of penstock.batches is damaged: it does not match its checksum. Nothing was changed. "
-            "Restore a backup of the database.",
-            key="store",
-            file="penstock.batches",
-            offset=first,
-        )
+        raise damaged(first, "it does not match its checksum")
     return Columns(header, data, 0)
+
+
+def damaged(first: int, why: str) -> StoreDamaged:
+    """Return the error that names a damaged row."""
+    return StoreDamaged(
+        f"the row {first} of penstock.batches is damaged: {why}. Nothing was changed. "
+        "Restore a backup of the database.",
+        key="store",
+        file="penstock.batches",
+        offset=first,
+    )

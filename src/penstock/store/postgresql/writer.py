@@ -60,13 +60,14 @@ class Writer:
         self._run: RowRun | None = None
         #: Position of the last record that was written.
         self.last = 0
-        #: Runs whose numbers the database does not have.
-        self._uncounted: list[RowRun] = []
+        #: The last run, if the database does not have its numbers.
+        self._uncounted: RowRun | None = None
 
     def start(self) -> None:
         """Go on after what was recovered, in a run of this broker's own."""
-        self.last = self._rows.runs[-1].last if self._rows.runs else 0
-        self._uncounted = [run for run in self._rows.runs if not run.is_counted]
+        for run in self._rows.runs[-1:]:
+            self.last = run.last
+            self._uncounted = None if run.is_counted else run
 
     def write(self, first: int, records: list[Record], gone: Sequence[int]) -> None:
         """Commit one batch."""
@@ -94,14 +95,13 @@ class Writer:
         return parts
 
     def _statements(self, parts: list[Part]) -> Iterator[Statement]:
-        """Yield what is to be committed together: the batch, a run that begins, and the numbers of those that are full."""
+        """Yield what is to be committed together: the batch, a run that begins, and the numbers of the one before."""
         epoch, run = self._epoch(), parts[0].run
         if run is not self._run:
-            for full in self._uncounted:
-                yield insert_run(full, epoch)
+            if self._uncounted is not None:
+                yield insert_run(self._uncounted, epoch)
             yield insert_run(run, epoch)
-            self._uncounted = [run]
-            self._run = run
+            self._run = self._uncounted = run
         for part in parts:
             yield INSERT_BATCH, (Int8(part.first), Int8(part.at), part.encoded.batch, Int8(epoch))
 
