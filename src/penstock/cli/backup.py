@@ -104,7 +104,9 @@ async def _back_up(where: Path | str, target: Path, tell: Tell, *, verify: bool)
         async with Broker.open(where) as broker:
             return await broker.backup(target, tell=tell, verify=verify)
     except StoreInUse as error:
-        raise StoreInUse(f"{error.message} A broker that runs is backed up without --data and --store", key="store") from None
+        raise StoreInUse(
+            f"{error.message} A broker that runs is backed up without --data and --store", key="store"
+        ) from None
 
 
 def _receive(target: Path, tell: Tell, answer: http.client.HTTPResponse, place: str, *, verify: bool) -> int:
