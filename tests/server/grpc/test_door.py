@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from penstock.model.access import Action
 from penstock.protocols.grpc import streams
 from penstock.server.grpc import gathering, service
+from penstock.server.grpc.door import LIBRARY_LOG
 from penstock.server.users import User, UserFile, hashed
 from penstock.store.memory import Memory
 from penstock.v1 import broker_pb2 as pb
@@ -191,6 +192,10 @@ async def test_a_peer_that_has_gone_is_no_mistake(
     async with doors_of(Memory(), grpc_listen=["127.0.0.1:0"]) as doors, aio.insecure_channel(doors["grpc"]) as channel:
         await BrokerAsyncStub(channel).Subscribe().read()
     assert [record.levelname for record in caplog.records if record.levelno > logging.INFO] == []
+    LIBRARY_LOG.error("it could not be told how its call has ended", exc_info=aio.InternalError("gone"))
+    assert caplog.records == []
+    LIBRARY_LOG.error("something else", exc_info=ValueError())
+    assert [record.message for record in caplog.records] == ["something else"]
 
 
 async def test_requests_that_are_none_are_refused(served: Served) -> None:

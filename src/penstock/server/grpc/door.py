@@ -1,5 +1,6 @@
 """The door that speaks gRPC: its library listens by itself, on the broker's own event loop."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +18,20 @@ from penstock.server.limits import ServerLimits
 from penstock.server.listening import Address
 
 OPTION = "--grpc-listen"
+#: Where the library tells what goes wrong in it.
+LIBRARY_LOG = logging.getLogger("grpc._cython.cygrpc")
 #: A request is at most as long as a body, and so much for all else.
 REQUEST_BYTES_BESIDES = 4 * 2**20
 #: In these the library sends what was answered last; then it ends whoever still asks about health.
 LAST_WORDS_SECONDS = 0.2
+
+
+def _is_no_parting(record: logging.LogRecord) -> bool:
+    """Tell whether the library tells of something else than that a peer has gone, which it takes for a mistake."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], aio.BaseError)
+
+
+LIBRARY_LOG.addFilter(_is_no_parting)
 
 
 class GrpcDoor:
