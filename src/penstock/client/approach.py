@@ -21,7 +21,7 @@ from penstock.protocols.native.messages import Answer, Hello, Ping, Refusal
 MOMENT_SECONDS = 0.25
 #: How often a host is asked whether it is there if there are others, and how often it may leave that unanswered. Hosts
 #: are counted out, not timed: a loop that was blocked has not heard what was said meanwhile.
-PING_SECONDS, PINGS_MAX = 0.4, 4
+PING_SECONDS, PINGS_MAX = 0.35, 4
 _PING = written(Ping())
 
 #: Between attempts to connect: the first wait, the longest, and how they grow. A broker that has come back is found by
