@@ -48,8 +48,8 @@ class Succession:
         self._say: Callable[[str], None]
         #: Before the next try to get the store.
         self._wait_seconds = CONTEND_SECONDS
-        #: Why the store was lost last.
-        self._failure: PenstockError | None = None
+        #: Why the store was lost last; in words, since an error holds on to all that it came from.
+        self._lost: str | None = None
 
     def stop(self) -> None:
         """End in good order."""
@@ -68,9 +68,9 @@ class Succession:
             # What is wrong from the beginning is told at once: nobody waits for a server that was never there.
             waits = not await asyncio.to_thread(runtime.store.contend)
             while not self._stopped.is_set():
-                self._failure = await self._serve_in_turn(runtime, waits=waits)
-                if self._failure is not None:
-                    LOG.error("nothing is promised until the store can be had again: %s", self._failure)
+                self._lost = await self._serve_in_turn(runtime, waits=waits)
+                if self._lost is not None:
+                    LOG.error("nothing is promised until the store can be had again: %s", self._lost)
                 runtime, waits = self._maker.runtime(), True
             return None
         finally:
@@ -88,7 +88,7 @@ class Succession:
         await server.stop()
         return runtime.failure
 
-    async def _serve_in_turn(self, runtime: Runtime, *, waits: bool) -> PenstockError | None:
+    async def _serve_in_turn(self, runtime: Runtime, *, waits: bool) -> str | None:
         """Serve a store that is shared, after waiting for it; returns why it was lost, if it was."""
         server = self._server(runtime)
         try:
@@ -98,12 +98,12 @@ class Succession:
                 return None
         except _PASSING as error:
             self._wait_longer()
-            return error
+            return str(error)
         self._wait_seconds = CONTEND_SECONDS
         await server.open(self._doorways, self._say)
         await self._until_over(runtime)
         await server.stop()
-        return runtime.failure
+        return None if runtime.failure is None else str(runtime.failure)
 
     def _server(self, runtime: Runtime) -> Server:
         return Server(runtime, self._options, self._maker.languages)
@@ -123,7 +123,7 @@ class Succession:
     async def _stand_by(self, runtime: Runtime, server: Server) -> bool:
         """Stand by until the store can be had, and recover from it; returns whether that has come to pass."""
         standby = Standby(new_house(runtime, self._options.limits), self._doorways, self._maker.refusals)
-        standby.reason = _waits_for(runtime) if self._failure is None else _waits_after(self._failure)
+        standby.reason = _waits_for(runtime) if self._lost is None else _waits_after(self._lost)
         await standby.open(self._say)
         try:
             if not await self._contend(runtime, standby):
@@ -143,7 +143,7 @@ class Succession:
                     if await self._has_got(runtime):
                         return True
                 except _PASSING as error:
-                    standby.reason = _waits_after(error)
+                    standby.reason = _waits_after(str(error))
                     self._wait_longer()
                 else:
                     standby.reason = _waits_for(runtime)
@@ -178,5 +178,5 @@ def _waits_for(runtime: Runtime) -> str:
     return f"this broker stands by while {runtime.store.holder or 'another'} writes to the store"
 
 
-def _waits_after(error: PenstockError) -> str:
-    return f"this broker stands by: {error}"
+def _waits_after(lost: str) -> str:
+    return f"this broker stands by: {lost}"
