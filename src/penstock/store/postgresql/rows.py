@@ -103,16 +103,10 @@ class Reader:
 
     def read(self, place: Place) -> list[Columns]:
         """Read and check the batches of a place, which stand end to end."""
-        found: list[Columns] = []
-        end = place.start
-        for first, at, data in self._ask(BATCHES, (place.first, place.stop)):
-            if at != end:
-                break
-            found.append(checked(first, at, data, place.run.salt))
-            end += len(data)
-        if end != place.end:
+        rows = self._ask(BATCHES, (place.first, place.stop))
+        if sum(len(data) for _, _, data in rows) != place.end - place.start:
             raise damaged(place.first, f"the rows up to {place.stop - 1} are not all there")
-        return found
+        return [checked(first, at, data, place.run.salt) for first, at, data in rows]
 
     def batches(self, first: int, last: int) -> Iterator[Batch]:
         """Yield the records from `first` to `last`, as far as they are kept."""
