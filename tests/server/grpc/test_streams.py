@@ -189,14 +189,17 @@ async def test_a_request_is_no_longer_than_makes_sense(stub: BrokerAsyncStub) ->
 
 
 async def test_who_does_not_read_gets_no_more_than_the_credit(stub: BrokerAsyncStub, served: Served) -> None:
-    """However much there is for it; others go on."""
+    """However much there is for it; others go on. When it ends, what it was not sent has not failed."""
     silent = stub.Subscribe(timeout=PATIENCE)
-    await silent.write(pb.SubscribeRequest(subscription=pb.Subscription(queue="slow"), credit=30))
+    await silent.write(pb.SubscribeRequest(subscription=pb.Subscription(queue="slow"), credit=20))
     await Working(stub, pb.Subscription(queue="other")).begin()
-    for _ in range(20):
+    for _ in range(8):
         await publish_batch(stub, batch("slow", *[bytes(2**20)] * 4))
     state = await status(stub, "slow")
-    assert (state.assigned, state.ready) == (30, 50)
+    assert (state.assigned, state.ready) == (20, 12)
+    silent.cancel()
+    messages = [(await poll(stub, "slow", wait=PATIENCE)).message for _ in range(32)]
+    assert {(one.attempt, one.redelivered) for one in messages} == {(1, False), (1, True), (2, True)}
 
 
 async def test_a_publisher_who_does_not_read_is_not_read_from_for_ever(stub: BrokerAsyncStub) -> None:
@@ -235,7 +238,10 @@ async def test_at_the_end_of_the_broker_all_is_given_back(serve: Serve, connect:
     await poll(stub, "end")
     work = await Working(stub, pb.Subscription(queue="end")).begin()
     await work.take(1)
+    await stub.CreateQueue(pb.CreateQueueRequest(queue="nothing"))
     waiting = asyncio.ensure_future(poll(stub, "nothing", wait=PATIENCE))
+    while not (await status(stub, "nothing")).consumers:
+        pass
     await asyncio.to_thread(served.restart)
     assert (await refused(work.call.read()))[:2] == (grpc.StatusCode.UNAVAILABLE, "Unavailable")
     assert (await refused(waiting))[0] is grpc.StatusCode.UNAVAILABLE

@@ -251,11 +251,10 @@ class Subscriber(Session):
     def _let_go(self, part: Callable[[Client, float], None]) -> None:
         """Give back what was not sent, and part with the client."""
         now = self._port.now()
-        unsent = [*self._ready, *(self._consumer.inbox if self._consumer is not None else ())]
-        self._ready.clear()
-        for message in unsent:
-            if message.state is State.ASSIGNED:
+        for message in list(self._client.held):
+            if message.sequence not in self._sent:
                 message.cursor.release(message, now)
+        self._ready.clear()
         part(self._client, now)
         self._sent.clear()
         self._port.touch()
