@@ -28,9 +28,11 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def database(postgres: Postgres) -> str:
-    """Return the address of an empty database on it."""
-    return postgres.create_database()
+def database(postgres: Postgres) -> Iterator[str]:
+    """Lend the address of an empty database on it."""
+    name = postgres.borrow_database()
+    yield postgres.url(name)
+    postgres.give_back(name)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

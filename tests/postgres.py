@@ -48,6 +48,7 @@ class Postgres:
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
+        self._free: list[str] = []
         self.port = _free_port()
         # A test's own directory cannot be entered by the user postgres.
         self.directory = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
@@ -110,6 +111,19 @@ class Postgres:
         name = f"test{self._databases}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def borrow_database(self) -> str:
+        """Return the name of an empty database; one that was given back is had much sooner than a new one."""
+        if not self._free:
+            self._free.append(self.create_database().rpartition("/")[2])
+        return self._free.pop()
+
+    def give_back(self, name: str) -> None:
+        """Empty a database that was borrowed, whoever still has a session with it."""
+        self.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'")
+        self.execute(f"ALTER DATABASE {name} RESET ALL")
+        self.execute("DROP SCHEMA IF EXISTS penstock CASCADE", name)
+        self._free.append(name)
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run one statement as the owner of everything; return the rows that it gave, if it gives any."""
