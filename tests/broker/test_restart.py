@@ -12,6 +12,8 @@ import pytest
 from penstock import Broker
 from penstock.engine import snapshot
 from penstock.engine.engine import Engine
+from penstock.runtime import upkeep
+from penstock.runtime.recovery import RECORD_BYTES
 from tests.broker.conftest import Opener
 
 RELEASED = (1, True)
@@ -78,6 +80,24 @@ async def test_a_clean_stop_leaves_little_to_replay(on_disk: Opener) -> None:
     async with on_disk() as broker:
         assert broker._runtime.restored.replayed < 10
         assert (await broker.status("orders")).ready == 20_000
+
+
+async def test_what_starts_after_crashes_replay_does_not_add_up(
+    tmp_path: Path, on_disk: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was replayed counts for the next index, however little each life of the broker writes."""
+    async with on_disk() as broker:
+        await broker.enqueue_many("orders", [b"x"] * 1000)
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    monkeypatch.setattr(upkeep, "INDEX_BYTES", 1000 * RECORD_BYTES)
+    async with Broker.open(tmp_path / "killed") as broker:
+        await broker.enqueue("orders", b"y")
+        saved = broker._runtime.upkeep._task
+        assert saved is not None
+        await saved
+        shutil.copytree(tmp_path / "killed", tmp_path / "killed again")
+    async with Broker.open(tmp_path / "killed again") as broker:
+        assert broker._runtime.restored.replayed < 10
 
 
 async def test_what_waits_in_a_deep_queue_leaves_memory_and_comes_back(on_disk: Opener) -> None:

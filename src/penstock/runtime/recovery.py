@@ -11,9 +11,12 @@ from penstock.engine import snapshot
 from penstock.engine.engine import Engine
 from penstock.engine.replay import Replay
 from penstock.model.errors import StoreDamaged, StoreTooNew
+from penstock.model.records import Record
 from penstock.runtime.backup import Phases, no_phases
 from penstock.runtime.restoring import check_finished, fill, read_back
 from penstock.store.port import Recovered, Store
+
+RECORD_BYTES = 45  # what a record takes besides its body, about
 
 
 @dataclass(slots=True)
@@ -21,6 +24,7 @@ class Restored:
     """What was found."""
 
     replayed: int = 0  # records after the index
+    replayed_bytes: int = 0  # of log that they take, about
     index_position: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -49,6 +53,7 @@ def _restore(store: Store, engine: Engine, recovered: Recovered, now: float) -> 
         for batch in recovered.batches:
             replay.apply(batch.positions, batch.records)
             found.replayed += len(batch.records)
+            found.replayed_bytes += size_in_log(batch.records)
         replay.finish(now)
     except (KeyError, ValueError, TypeError, AttributeError, AssertionError, msgspec.DecodeError) as error:
         raise StoreDamaged(
@@ -78,6 +83,11 @@ def restore_backup(
         read_back(store, engine.live(), backup, phases("reading back"))
     finally:
         store.close()
+
+
+def size_in_log(records: list[Record]) -> int:
+    """Return how many bytes of log records take, about."""
+    return len(records) * RECORD_BYTES + sum([len(record[7]) for record in records])
 
 
 def encoded(state: dict[str, Any]) -> bytes:

@@ -21,14 +21,14 @@ from penstock.runtime.backup import Tell, write_backup
 from penstock.runtime.capture import Capture
 from penstock.runtime.commits import Commit
 from penstock.runtime.interpreter import in_small_turns, without_garbage
-from penstock.runtime.recovery import encoded
+from penstock.runtime.recovery import encoded, size_in_log
 
 if TYPE_CHECKING:
     from penstock.runtime.runtime import Runtime
 
 INDEX_BYTES = 64 * 2**20  # of log between two indexes: what a start after a crash has to replay
+INDEX_BYTES_SHARED = 16 * 2**20  # the same where another broker stands by, and everybody waits while it replays
 INDEX_FACTOR = 2  # and this many times the size of the last index, so that indexes stay a part of what is written
-RECORD_BYTES = 45  # what a record takes besides its body, about
 ROOM_SECONDS = 0.2  # between two tries to get room while nothing happens
 
 
@@ -50,6 +50,7 @@ class Upkeep:
     def start(self, loop: AbstractEventLoop) -> None:
         """Begin."""
         self._loop = loop
+        self._grown = self._runtime.restored.replayed_bytes
         if self._runtime.store.durable:
             self._executor = ThreadPoolExecutor(1, "penstock-upkeep")
 
@@ -67,12 +68,13 @@ class Upkeep:
 
     def count(self, commit: Commit) -> None:
         """Take note of how much is added to the log."""
-        self._grown += len(commit.records) * RECORD_BYTES + sum([len(record[7]) for record in commit.records])
+        self._grown += size_in_log(commit.records)
 
     def committed(self, commit: Commit) -> None:
         """Save an index and collect, if it is time."""
         del commit
-        if not self._busy.locked() and self._grown > max(INDEX_BYTES, INDEX_FACTOR * self._index_bytes):
+        enough = INDEX_BYTES_SHARED if self._runtime.store.is_shared else INDEX_BYTES
+        if not self._busy.locked() and self._grown > max(enough, INDEX_FACTOR * self._index_bytes):
             self._task = self._loop.create_task(self._or_fail(self._index_if_it_fits()))
 
     async def collect(self, retention: Retention | None = None) -> int:
