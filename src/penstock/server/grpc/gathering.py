@@ -15,8 +15,8 @@ from penstock.protocols.grpc.publishing import enqueue
 from penstock.runtime.runtime import Runtime
 from penstock.v1 import broker_pb2 as pb
 
-#: With so many calls that are not answered, others are waited for, and how long.
-MANY_CALLS, GATHER_SECONDS = 16, 0.001
+#: With so many calls that are not answered others are waited for: a quarter of the time in which all of them are answered.
+MANY_CALLS, GATHER_SECONDS_PER_CALL, GATHER_SECONDS_MAX = 16, 0.00005, 0.005
 
 
 class _Call(NamedTuple):
@@ -46,7 +46,8 @@ class Gathering:
             if len(self._open) < MANY_CALLS:
                 loop.call_soon(self._publish_all)
             else:
-                loop.call_later(GATHER_SECONDS, self._publish_all)
+                seconds = min(len(self._open) * GATHER_SECONDS_PER_CALL, GATHER_SECONDS_MAX)
+                loop.call_later(seconds, self._publish_all)
         self._calls.append(_Call(caller, request, level, answer))
         self._open.add(answer)
         answer.add_done_callback(self._open.discard)
