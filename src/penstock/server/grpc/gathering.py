@@ -15,8 +15,8 @@ from penstock.protocols.grpc.publishing import enqueue
 from penstock.runtime.runtime import Runtime
 from penstock.v1 import broker_pb2 as pb
 
-#: With so many calls that are not answered others are waited for: a quarter of the time in which all of them are answered.
-MANY_CALLS, GATHER_SECONDS_PER_CALL, GATHER_SECONDS_MAX = 16, 0.00005, 0.005
+#: With so many calls that are not answered others are waited for: about half the time in which they are answered.
+MANY_CALLS, GATHER_SECONDS_PER_CALL, GATHER_SECONDS_MAX = 16, 0.0001, 0.01
 
 
 class _Call(NamedTuple):
