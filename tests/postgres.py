@@ -85,10 +85,14 @@ class Postgres:
         """End the server and everything that belongs to it as a power cut would."""
         # Nobody is started, and nobody tidies up, between the look at the children and the end.
         self.process.send_signal(signal.SIGSTOP)
-        for child in children(self.process.pid):
+        orphans = children(self.process.pid)
+        for child in orphans:
             os.kill(child, signal.SIGKILL)
         self.process.kill()
         self.process.wait(PATIENCE)
+        # Until the last of them has gone the next server finds the memory that they share, and refuses to start.
+        while any(_runs(orphan) for orphan in orphans):
+            time.sleep(0.01)
 
     def restart(self) -> None:
         """Stop the server and start it again on the same port."""
@@ -204,6 +208,11 @@ def children(parent: int) -> list[int]:
         for path in Path("/proc").glob("[0-9]*/stat")
         if _text(path).rpartition(")")[2].split()[1:2] == [str(parent)]
     ]
+
+
+def _runs(process: int) -> bool:
+    state = _text(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()[:1]
+    return state not in ([], ["Z"])
 
 
 def _text(path: Path) -> str:
