@@ -7,6 +7,7 @@
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,14 +47,20 @@ class Writing:
         self.staging = Staging(runtime.store.stages or StageFiles(runtime.store.directory))
         #: The stages that were checked, so that they need not be read once more to be decided on.
         self._checked: dict[str, Staged] = {}
+        #: The stages that somebody adds to just now, and how often each is just being read.
+        self._growing: set[str] = set()
+        self._reading: Counter[str] = Counter()
+        #: The batches that are asked for, and the stages of those that were decided and are not published to their end.
+        self._asked: list[Write] = []
+        self._decided_stages: set[str] = set()
         #: By query: what is being published.
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
         """Go on with what was decided before a restart."""
         unfinished = self._runtime.engine.writes.unfinished()
-        needed = [stage for write in unfinished for stage in write.stages]
-        await asyncio.to_thread(self.staging.open, self._runtime.now(), needed)
+        self._decided_stages = {stage for write in unfinished for stage in write.stages}
+        await asyncio.to_thread(self.staging.open, self._runtime.now(), self._decided_stages)
         for write in unfinished:
             self._run(write)
 
@@ -70,17 +77,40 @@ class Writing:
         while self._running:
             await asyncio.wait(self._running.values())
 
+    async def append(self, stage: str, data: bytes) -> None:
+        """Add bytes to a stage, until it is checked: what was looked at is what is published."""
+        if stage in self._checked or self._reading[stage] or stage in self._growing or self._is_needed(stage):
+            raise BadRequest(f"the stage {stage} is closed, or somebody else adds to it", key="stage")
+        self._growing.add(stage)
+        adding = asyncio.get_running_loop().run_in_executor(None, self.staging.append, stage, data)
+        adding.add_done_callback(lambda _: self._growing.discard(stage))
+        await asyncio.shield(adding)
+
     async def check(self, stage: str, access: Access) -> int:
         """Raise if a row of a stage would be refused; returns how many there are."""
-        staged = await asyncio.to_thread(self._read, stage)
-        for channel in staged.loads:
-            access.check(Action.PUBLISH, channel if isinstance(channel, str) else channel.name)
-        self._checked[stage] = staged
+        if stage in self._growing:
+            raise BadRequest(f"the stage {stage} is not whole: somebody adds to it", key="stage")
+        self._reading[stage] += 1
+        try:
+            staged = await asyncio.to_thread(self._read, stage)
+            _check_access(staged, access)
+            self._checked[stage] = staged
+        finally:
+            self._reading -= Counter([stage])
         return staged.rows
+
+    async def give_up(self, stage: str) -> None:
+        """Throw a stage away, unless a batch needs it: a driver that got no answer does not know what was decided."""
+        if not self._is_needed(stage):
+            await self.drop(stage)
 
     async def commit(self, write: Write, access: Access) -> Write:
         """Publish all rows of a batch, unless it was published before; returns the last batch of its query."""
-        decided = await self._decided(write, access)
+        self._asked.append(write)
+        try:
+            decided = await self._decided(write, access)
+        finally:
+            self._asked.remove(write)
         if not decided.is_done:
             await asyncio.shield(self._run(decided))
         await self._runtime.confirm(Level.SYNC)
@@ -93,6 +123,9 @@ class Writing:
         """Throw a stage away."""
         self._checked.pop(stage, None)
         await asyncio.to_thread(self.staging.drop, [stage])
+
+    def _is_needed(self, stage: str) -> bool:
+        return stage in self._decided_stages or any(stage in write.stages for write in self._asked)
 
     # Deciding.
 
@@ -110,6 +143,7 @@ class Writing:
         runtime.check_room()
         prepare(runtime.engine.channels, loads, runtime.now())
         writes.begin(write, runtime.now())
+        self._decided_stages.update(write.stages)
         runtime.touch()
         return write
 
@@ -121,6 +155,7 @@ class Writing:
             if stage not in self._checked:
                 await self.check(stage, access)
             staged = self._checked[stage]
+            _check_access(staged, access)
             rows += staged.rows
             for channel, load in staged.loads.items():
                 total = loads.setdefault(channel, Load())
@@ -176,6 +211,7 @@ class Writing:
             if self._runtime.is_behind():
                 await self._runtime.confirm(Level.READY)
         await self._runtime.confirm(Level.SYNC)
+        self._decided_stages.difference_update(write.stages)
         await asyncio.to_thread(self.staging.drop, write.stages)
 
     def _publish_rows(self, write: Write, rows: list[StagedRow]) -> None:
@@ -188,6 +224,11 @@ class Writing:
             publish(engine.channels, channel_of(row), row.body, now, row.priority, attributes)
         engine.writes.went_on(write, len(rows), now)
         runtime.touch(sum(len(row.body) for row in rows))
+
+
+def _check_access(staged: Staged, access: Access) -> None:
+    for channel in staged.loads:
+        access.check(Action.PUBLISH, channel if isinstance(channel, str) else channel.name)
 
 
 class Channels:

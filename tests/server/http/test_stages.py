@@ -261,6 +261,40 @@ async def test_the_next_broker_goes_on_where_the_last_one_stopped(tmp_path: Path
     assert not list((data / "stages").iterdir())
 
 
+def test_a_stage_that_was_checked_is_closed(serve: Serve, tmp_path: Path) -> None:
+    """What was looked at is what is published: nothing comes behind it, and who publishes it may do so himself."""
+    file = UserFile(tmp_path / "users.toml")
+    file.add(User("clerk", hashed("secret"), {Action.PUBLISH: ["orders*"]}))
+    file.add(User("visitor", hashed("secret"), {}))
+    served = serve(*FREE_PORTS, "--users", str(file.path))
+    client, batch = BrokerClient(url(served, "clerk:secret@")), Batch("q", 0, is_stream=True)
+    stage = staged(client, batch, rows_of("orders", 2))
+
+    with pytest.raises(BadRequest, match="closed"):
+        client.send("POST", f"/stages/{stage.name}", framed(rows_of("invoices", 1)))
+    with pytest.raises(PermissionDenied, match="publish"):
+        written(BrokerClient(url(served, "visitor:secret@")), batch, stage)
+    written(client, batch, stage)
+
+
+async def test_what_was_decided_cannot_be_thrown_away(tmp_path: Path) -> None:
+    """A driver that got no answer gives its batch up; if it was decided, it is published nevertheless."""
+    data, rows = tmp_path / "data", rows_of("q", 5000)
+    async with Broker.open(data) as broker:
+        runtime = broker._runtime
+        stages = ["first", "second"]
+        for stage in stages:
+            stage_by_hand(data, stage, rows)
+        write = Write("query", 7, stages, 2 * len(rows), is_stream=True)
+        committing = asyncio.create_task(runtime.writing.commit(write, Access.to_all("")))
+        while not runtime.engine.writes.by_query:  # noqa: ASYNC110  # a turn of the loop at a time
+            await asyncio.sleep(0)
+        await runtime.writing.give_up("second")
+        await committing
+        assert (await broker.status("q"))["ready"] == 2 * len(rows)
+    assert not list((data / "stages").iterdir())
+
+
 async def test_a_backup_has_batches_whole(tmp_path: Path) -> None:
     """It waits for what was decided, whose stages it does not have."""
     data, backup = tmp_path / "data", tmp_path / "backup"
@@ -283,5 +317,10 @@ def stage_by_hand(data: Path, name: str, rows: list[StagedRow]) -> None:
     """Put rows into a stage as the broker does."""
     stages = Staging(StageFiles(str(data)))
     for start in range(0, len(rows), 500):
-        frame = msgspec.msgpack.encode(rows[start : start + 500])
-        stages.append(name, struct.pack("<II", len(frame), crc32c(frame)) + frame)
+        stages.append(name, framed(rows[start : start + 500]))
+
+
+def framed(rows: list[StagedRow]) -> bytes:
+    """Return rows as they lie in a stage."""
+    frame = msgspec.msgpack.encode(rows)
+    return struct.pack("<II", len(frame), crc32c(frame)) + frame

@@ -1,7 +1,5 @@
 """What Spark writes: tasks put their rows into `/api/v1/stages`, and their driver has them published by `/api/v1/writes`."""
 
-import asyncio
-
 import msgspec
 
 from penstock.engine.port import Write
@@ -41,7 +39,7 @@ class Stages:
     async def append(self, request: Request) -> Response:
         """Add bytes to a stage, which is made by the first."""
         self._runtime.check_room()
-        await asyncio.to_thread(self._writing.staging.append, request.parameters["stage"], request.body)
+        await self._writing.append(request.parameters["stage"], request.body)
         return json_response({})
 
     async def check(self, request: Request) -> Response:
@@ -49,8 +47,8 @@ class Stages:
         return json_response({"rows": await self._writing.check(request.parameters["stage"], request.access)})
 
     async def drop(self, request: Request) -> Response:
-        """Throw a stage away."""
-        await self._writing.drop(request.parameters["stage"])
+        """Throw a stage away that nobody has named to be published."""
+        await self._writing.give_up(request.parameters["stage"])
         return json_response({})
 
     async def commit(self, request: Request) -> Response:
