@@ -51,6 +51,24 @@ class HeldStore(WatchedStore):
         self.synced = len(self.written)
 
 
+class SteppedStore(HeldStore):
+    """Once it is to step, each sync waits for a step of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = threading.Semaphore(0)
+        self.is_stepping = False
+
+    def sync(self) -> None:
+        assert not self.is_stepping or self.steps.acquire(timeout=10)
+        super().sync()
+
+    def run(self) -> None:
+        """Let everything through again."""
+        self.is_stepping = False
+        self.steps.release()
+
+
 class FailingStore(WatchedStore):
     """Fails at the call of a number, counted over writes and syncs, once or from then on."""
 

@@ -20,7 +20,7 @@ from penstock.model.stages import Level
 from penstock.runtime import runtime as runtime_module
 from penstock.runtime import upkeep
 from penstock.runtime.runtime import BACKLOG_BYTES
-from tests.broker.stores import FailingStore, HeldStore
+from tests.broker.stores import FailingStore, HeldStore, SteppedStore
 
 Call = Callable[[Broker, Message], Awaitable[object]]
 
@@ -107,6 +107,26 @@ async def test_nothing_is_confirmed_before_it_is_synced(name: str) -> None:
         assert not task.done()
         store.let_go()
         await asyncio.wait_for(task, 10)
+
+
+async def test_a_subscription_hands_out_what_is_synced_and_no_more() -> None:
+    """What is assigned while an earlier assignment is on its way to the disk waits for the commit after that."""
+    store = SteppedStore()
+    async with Broker.open(store) as broker:
+        messages = broker.subscribe("orders", sync="sync")
+        await broker.create_queue("orders")
+        store.is_stepping = True
+        await broker.enqueue("orders", b"1", confirm="ready")
+        await turns()
+        await broker.enqueue("orders", b"2", confirm="ready")
+        await turns()
+        store.steps.release()
+        assert (await asyncio.wait_for(anext(messages), 10)).body == b"1"
+        second = asyncio.ensure_future(anext(messages))
+        await turns()
+        assert not second.done()
+        store.run()
+        assert (await asyncio.wait_for(second, 10)).body == b"2"
 
 
 async def test_each_level_waits_for_its_own() -> None:

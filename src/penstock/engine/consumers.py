@@ -9,7 +9,7 @@ from penstock.engine.groups import Group
 from penstock.engine.ready import Passed
 from penstock.model.errors import PenstockError
 from penstock.model.limits import UINT32_MAX
-from penstock.model.message import Message
+from penstock.model.message import Message, State
 from penstock.model.records import Record
 from penstock.model.stages import Level
 
@@ -34,6 +34,7 @@ class Consumer:
         "credit",
         "credit_bytes",
         "cursors",
+        "due",
         "exclusive",
         "failure",
         "groups",
@@ -51,6 +52,7 @@ class Consumer:
         "passed",
         "selector",
         "settles",
+        "taken",
         "takes_turns",
         "timeout",
         "unsettled",
@@ -97,6 +99,8 @@ class Consumer:
         self.groups: dict[Group, Queue] = {}
         self.offers: dict[Cursor, list[tuple[int, int, int, Message]]] = {}
         self.inbox: list[Message] = []
+        #: Where assignments have to be persisted first: messages taken out of the inbox, and those that may be so far.
+        self.taken = self.due = 0
         self.unsettled = 0
         self.held_bytes = 0
         self.is_paused = False
@@ -139,6 +143,20 @@ class Consumer:
     def pops(self) -> bool:
         """Whether it is a pop that waits for one message."""
         return self.once and self.settles
+
+    def take_out(self) -> list[Message]:
+        """Return what came into the inbox, as far as the assignment is persisted as it was asked for.
+
+        What lapsed while it waited for that is left out: it is on its way to somebody else.
+        """
+        if self.level is Level.READY:
+            messages, self.inbox = self.inbox, []
+            return messages
+        count = self.due - self.taken
+        messages = self.inbox[:count]
+        del self.inbox[:count]
+        self.taken += count
+        return [message for message in messages if self.settles or message.state is State.ASSIGNED]
 
     def pause(self) -> None:
         """Take no more for now."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from penstock.engine.consumers import Consumer
 from penstock.engine.engine import Engine
 from penstock.engine.readers import Retention
 from penstock.model.errors import PenstockError, StoreError, StoreFailed, Unavailable
@@ -258,7 +259,7 @@ class Runtime:
             if consumer.level is Level.READY:
                 self._call(consumer.on_ready, consumer)
             else:
-                self.after(consumer.level, partial(consumer.on_ready, consumer))
+                self.after(consumer.level, partial(_hand_over, consumer, consumer.taken + len(consumer.inbox)))
 
     def _call(self, action: Callable[..., None], *arguments: object) -> None:
         """Call somebody back; what goes wrong there is shown, and keeps nobody else waiting."""
@@ -455,3 +456,9 @@ class Runtime:
             failed = StoreFailed(f"a message could not be read back: {error}", key="store")
             self.fail(failed)
             raise failed from error
+
+
+def _hand_over(consumer: Consumer, due: int) -> None:
+    """Tell a consumer that so many of the messages it was ever given may be taken out of its inbox."""
+    consumer.due = due
+    consumer.on_ready(consumer)

@@ -83,9 +83,8 @@ class _Mailbox:
         await future
 
     def receive(self, consumer: Consumer) -> None:
-        """Take over what is in the consumer's inbox."""
-        self.messages.extend(consumer.inbox)
-        consumer.inbox.clear()
+        """Take over what may be taken out of the consumer's inbox."""
+        self.messages.extend(consumer.take_out())
         self.wake()
 
     def wake(self) -> None:
@@ -100,8 +99,8 @@ def _close(runtime: Runtime, consumer: Consumer, mailbox: _Mailbox) -> None:
     """Close a consumer, and let wait again what it was given but nobody took."""
     if consumer.is_open and runtime.failure is None:
         now = runtime.now()
-        mailbox.receive(consumer)
         release(mailbox.messages, now)
+        release(consumer.inbox, now)
         consumer.close(now)
         runtime.unwatch(mailbox.wake)
         runtime.touch()

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.model.limits import Limits
-from tests.broker.stores import HeldStore
+from tests.broker.stores import HeldStore, SteppedStore
 from tests.protocols.native.peers import CARRIERS, World
 
 
@@ -207,6 +207,28 @@ async def test_what_was_assigned_and_never_sent_waits_again_without_counting(
 
 
 # Subscriptions.
+
+
+async def test_a_subscription_is_sent_what_is_synced_and_no_more() -> None:
+    """What is assigned while an earlier assignment is on its way to the disk waits for the commit after that."""
+    store = SteppedStore()
+    world = World(store)
+    await world.start()
+    publisher, worker = world.native(), world.native()
+    await worker.ask_synced("subscribe", queue="a", sync="sync")
+    store.is_stepping = True
+    for body in "xy":
+        await publisher.post("a", body)
+        await world.quiet()
+    assert worker.answers == []
+    store.steps.release()
+    await worker.until(lambda: worker.answers)
+    await world.quiet()
+    assert worker.bodies() == ["x"]
+    store.run()
+    await worker.until(lambda: worker.answers)
+    assert worker.bodies() == ["y"]
+    await world.stop()
 
 
 async def test_a_durable_subscriber_that_goes_on_elsewhere_is_sent_nothing_more(

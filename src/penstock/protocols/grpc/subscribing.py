@@ -149,18 +149,12 @@ class Subscriber(Session):
             consumer.let_go(self._engine.effects)
 
     def _arrived(self, consumer: Consumer) -> None:
-        """Take over what was assigned, to be sent once that is persisted as far as was asked for."""
-        messages, consumer.inbox = consumer.inbox, []
-        if messages:
-            self._port.after(consumer.level, partial(self._send, messages))
+        """Take over what may be sent."""
+        if not self.is_deaf:
+            self._ready.extend(consumer.take_out())
+            self._wake()
         if consumer.failure is not None:
             self.end(consumer.failure)
-
-    def _send(self, messages: list[Message]) -> None:
-        if self.is_deaf:
-            return
-        self._ready.extend(messages)
-        self._wake()
 
     def _hand_out(self, response: pb.SubscribeResponse) -> None:
         ready, sent, add = self._ready, self._sent, response.messages.add

@@ -216,7 +216,7 @@ class Consuming:
         self._subscriptions = {label: one for label, one in self._subscriptions.items() if one.is_open}
 
     def _arrived_subscribed(self, consumer: Consumer) -> None:
-        messages, consumer.inbox = consumer.inbox, []
+        messages = consumer.take_out()
         if messages:
             self._send(consumer, messages)
         if consumer.failure is not None and self._subscriptions.get(consumer.label) is consumer:
