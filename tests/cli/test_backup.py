@@ -88,6 +88,13 @@ def test_a_store_at_rest_is_backed_up(tmp_path: Path, database: str) -> None:
     assert asyncio.run(bodies_in(tmp_path / "again")) == [BODY] * 10
 
 
+def test_a_store_that_has_nothing_is_not_backed_up(database: str, tmp_path: Path) -> None:
+    """Whoever has mistaken its name would not learn of it before the backup is needed."""
+    done = run("backup", tmp_path / "file", "--store", database)
+    assert (done.exit_code, names_in(tmp_path)) == (1, [])
+    assert "no queue and no topic in this store; is it the right one?" in done.stderr
+
+
 def test_a_directory_gets_a_file_named_by_the_time(served: Served, tmp_path: Path) -> None:
     """And programs are told which, as JSON."""
     done = run("backup", tmp_path, "--json", "--no-verify", url=url_of(served))
@@ -133,7 +140,8 @@ def test_whoever_may_not_administer_everything_is_refused(served: Served, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
-        (["backup", "file", "--data", "nowhere"], 2, "there is no directory nowhere"),
+        (["backup", "file", "--data", "nowhere"], 2, "there is no journal nowhere"),
+        (["backup", "file", "--data", "."], 2, "there is no journal ."),
         (["backup", "file", "--data", "a", "--store", "memory:"], 2, "--data and --store name a store each"),
         (["backup", "file", "--store", "disk:x"], 2, "there is no store 'disk' here"),
         (["backup", "file"], 1, "no broker answers"),

@@ -20,10 +20,11 @@ from penstock.cli.channels import URL, AsJson, Url
 from penstock.cli.errors import errors_told
 from penstock.client.address import target_of
 from penstock.client.management import taken
-from penstock.model.errors import BadRequest, ObjectAlreadyExists, StoreInUse, Unavailable
+from penstock.model.errors import BadRequest, NoObject, ObjectAlreadyExists, StoreInUse, Unavailable
 from penstock.runtime.backup import Backup, Phases, Tell, head_of, write_backup
 from penstock.runtime.clock import Clock
 from penstock.runtime.recovery import restore_backup
+from penstock.store.journal.recovery import SEGMENTS
 from penstock.store.locate import store_at
 
 Data: TypeAlias = Annotated[
@@ -59,8 +60,8 @@ def backup(
             if where is None:
                 take = partial(_receive, target, tell, verify=verify)
                 size = taken(target_of(url), "/api/v1/backup", take)
-            elif isinstance(where, Path) and not where.is_dir():
-                raise BadRequest(f"there is no directory {where}", key="data")
+            elif isinstance(where, Path) and not (where / SEGMENTS).is_dir():
+                raise BadRequest(f"there is no journal {where}", key="data")
             else:
                 size = asyncio.run(_back_up(where, target, tell, verify=verify))
         _report(target, size, begun, as_json=as_json)
@@ -102,6 +103,8 @@ async def _back_up(where: Path | str, target: Path, tell: Tell, *, verify: bool)
     """Back up a store at rest, as a broker that starts on it and stops."""
     try:
         async with Broker.open(where) as broker:
+            if not await broker.queues() and not await broker.topics():
+                raise NoObject("there is no queue and no topic in this store; is it the right one?", key="store")
             return await broker.backup(target, tell=tell, verify=verify)
     except StoreInUse as error:
         raise StoreInUse(
