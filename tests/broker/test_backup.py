@@ -7,6 +7,7 @@ import signal
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from penstock.model.errors import (
 from penstock.model.records import Kind, Record
 from penstock.runtime import backup as backups
 from penstock.runtime.backup import HEAD_BYTES, MAGIC, Head, check_backup, head_of, parts_of, read_backup, write_backup
-from penstock.runtime.interpreter import SWITCH_SECONDS
+from penstock.runtime.interpreter import SWITCH_SECONDS, in_small_turns, without_garbage
 from penstock.runtime.keeping import TOLD_AT_ONCE, Keeping
 from penstock.runtime.recovery import restore_backup
 from penstock.store.journal import Journal
@@ -269,6 +270,31 @@ async def test_a_broker_that_closes_gives_its_backup_up(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["data"]
 
 
+async def test_a_backup_that_nobody_waits_for_reads_no_more(tmp_path: Path) -> None:
+    """A thread that is still at work must not read a store that is closed by then."""
+    async with Broker.open(tmp_path / "data") as broker:
+        await broker.enqueue("orders", b"1")
+        async with broker._runtime.upkeep.capture() as capture:
+            parts = capture.parts()
+            next(parts)
+        with pytest.raises(Unavailable, match="its backup was given up"):
+            next(parts)
+
+
+@pytest.mark.parametrize("wish", [without_garbage, in_small_turns])
+def test_the_last_who_wants_something_of_python_takes_it_back(wish: Callable[[], AbstractContextManager[None]]) -> None:
+    """The backups and indexes of all brokers in a process want it, in threads of their own."""
+    usual = sys.getswitchinterval(), gc.isenabled()
+    first, second = wish(), wish()
+    first.__enter__()
+    wanted = sys.getswitchinterval(), gc.isenabled()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert (sys.getswitchinterval(), gc.isenabled()) == wanted != usual
+    second.__exit__(None, None, None)
+    assert (sys.getswitchinterval(), gc.isenabled()) == usual
+
+
 def test_what_was_kept_is_let_go_in_portions() -> None:
     """So that no commit is held up by what gathered during a long backup."""
     keeping = Keeping()
@@ -355,6 +381,13 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
         write_backup(tmp_path / "backup", pieces())
     assert names_in(tmp_path) == ["backup"]
     assert (tmp_path / "backup").read_bytes() == before
+
+
+def test_a_directory_in_the_way_is_told(tmp_path: Path) -> None:
+    """And nothing else that goes wrong when it is tidied up."""
+    (tmp_path / "backup.part").mkdir()
+    with pytest.raises(StoreFailed, match=r"could not be written: .*Is a directory"):
+        write_backup(tmp_path / "backup", [])
 
 
 def test_a_file_that_reads_otherwise_gets_no_name(tmp_path: Path) -> None:

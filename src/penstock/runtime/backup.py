@@ -20,6 +20,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -203,7 +204,8 @@ def write_backup(path: str | os.PathLike[str], pieces: Iterable[bytes | bytearra
             f"the backup {target} could not be written: {error}", key="backup", file=str(target)
         ) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
     return size
 
 

@@ -50,7 +50,7 @@ class Capture:
     def _recall_from_store(self, sequences: Sequence[int]) -> list[Record]:
         with self._reading:
             if self._is_over:
-                raise Unavailable("the broker stops, so its backup was given up", key="broker")
+                raise Unavailable("the broker stops or nobody waits, so its backup was given up", key="backup")
             return self._store.recall(sequences)
 
     def _recall_from_state(self) -> Recall:

@@ -106,6 +106,7 @@ class Upkeep:
             with in_small_turns():
                 yield capture
         finally:
+            capture.end()  # a thread may still be at work for somebody who waits no longer
             runtime.keeping.end()
             self._capture = None
 
