@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model.errors import BadRequest
 from penstock.pipeline.tables.events import events
+from penstock.pipeline.tables.files import Files
 from penstock.pipeline.tables.lake import Lake, LakeChanged, Staging
 from tests.pipeline.histories import Row, history
 from tests.pipeline.test_tables import frame
@@ -116,6 +119,23 @@ def test_of_two_writers_one_is_sent_away(spark: SparkSession, old: Path, tmp_pat
     with pytest.raises(LakeChanged):
         late.commit({"0": 2})
     assert content(Lake(spark, str(place))) == told(NEW)
+
+
+def test_of_many_that_make_a_file_one_makes_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Even at the same moment: that is what keeps two commits from having one number."""
+    makers, rounds = [Files(spark, str(tmp_path)) for _ in range(4)], 100
+    together = Barrier(len(makers))
+
+    def make(files: Files) -> list[bool]:
+        made = []
+        for number in range(rounds):
+            together.wait()
+            made.append(files.create(f"_commits/{number}", b"{}"))
+        return made
+
+    with ThreadPoolExecutor(len(makers)) as pool:
+        found = list(pool.map(make, makers))
+    assert [sum(one) for one in zip(*found, strict=True)] == [1] * rounds
 
 
 def test_old_commits_go(spark: SparkSession, old: Path, tmp_path: Path) -> None:

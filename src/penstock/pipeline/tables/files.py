@@ -1,6 +1,8 @@
 """The files of a lake on any Hadoop file system: a local directory, HDFS, an object store, through Spark's own drivers."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -66,6 +68,8 @@ class Files:
 
     def create(self, path: str, content: bytes) -> bool:
         """Write a small file that must not be there yet; returns False if it is."""
+        if self._system.getScheme() == "file":
+            return _created(Path(self._path(path).toUri().getPath()), content)
         try:
             stream = self._system.create(self._path(path), False)  # do not overwrite
         except Py4JJavaError as error:
@@ -97,3 +101,16 @@ class Files:
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.url(path) if path else self.root)
+
+
+def _created(path: Path, content: bytes) -> bool:
+    """Do so on a local disk, where Hadoop looks first and writes then, so that two at once would both have written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        return False
+    return True
