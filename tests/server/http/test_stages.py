@@ -172,13 +172,17 @@ def test_what_would_be_refused_is_refused_before_anything_is_published(serve: Se
         ("/writes", b"nonsense", BadRequest),
         ("/writes", b'{"query": "", "batch": 0, "stages": [], "rows": 0}', BadRequest),
         ("/writes", b'{"query": "q", "batch": -1, "stages": [], "rows": 0}', BadRequest),
+        ("/writes", b'{"query": "q", "batch": 18446744073709551616, "stages": [], "rows": 0}', BadRequest),
+        ("/writes", b'{"query": "%s", "batch": 0, "stages": [], "rows": 0}' % (b"q" * 256), BadRequest),
         ("/stages/nobody/check", b"", NoObject),
     ],
 )
 def test_nonsense_is_refused(journalled: Served, path: str, body: bytes, error: type[PenstockError]) -> None:
-    """In words."""
+    """In words, and the broker goes on."""
+    client = BrokerClient(url(journalled))
     with pytest.raises(error):
-        BrokerClient(url(journalled)).send("POST", path, body)
+        client.send("POST", path, body)
+    client.send("POST", "/writes", b'{"query": "sound", "batch": 0, "stages": [], "rows": 0}')
 
 
 def test_a_stage_that_was_cut_or_is_no_stage_is_refused(journalled: Served) -> None:

@@ -1,9 +1,12 @@
 """What Spark writes: tasks put their rows into `/api/v1/stages`, and their driver has them published by `/api/v1/writes`."""
 
+from typing import Annotated, TypeAlias
+
 import msgspec
 
 from penstock.engine.port import Write
 from penstock.model.errors import BadRequest
+from penstock.model.names import checked_name
 from penstock.runtime.runtime import Runtime
 from penstock.server.http.messages import Request, Response, json_response
 from penstock.server.http.router import Router
@@ -12,13 +15,17 @@ from penstock.server.http.router import Router
 STAGES_MAX = 100_000
 
 
+#: What a record of the log can hold.
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Decision(msgspec.Struct):
     """The stages of the tasks that won, with the rows of all of them together."""
 
     query: str
-    batch: int
-    stages: list[str]
-    rows: int
+    batch: Number
+    stages: Annotated[list[str], msgspec.Meta(max_length=STAGES_MAX)]
+    rows: Number
     is_stream: bool = True
 
 
@@ -57,11 +64,7 @@ class Stages:
             wanted = msgspec.json.decode(request.body, type=Decision)
         except msgspec.DecodeError as error:
             raise BadRequest(f"the body cannot be read: {error}", key="body") from None
-        if not wanted.query or wanted.batch < 0 or wanted.rows < 0 or len(wanted.stages) > STAGES_MAX:
-            raise BadRequest(
-                f"a write has a query, a batch and rows from 0 on, and {STAGES_MAX} stages at most", key="body"
-            )
         self._runtime.check()
-        write = Write(wanted.query, wanted.batch, wanted.stages, wanted.rows, wanted.is_stream)
+        write = Write(checked_name(wanted.query, "query"), wanted.batch, wanted.stages, wanted.rows, wanted.is_stream)
         written = await self._writing.commit(write, request.access)
         return json_response({"rows": written.rows, "was_known": written is not write})
