@@ -103,6 +103,7 @@ def _close(runtime: Runtime, consumer: Consumer, mailbox: _Mailbox) -> None:
         release(consumer.inbox, now)
         consumer.close(now)
         runtime.unwatch(mailbox.wake)
+        mailbox.wake()
         runtime.touch()
 
 
