@@ -23,7 +23,7 @@ LIBRARY_LOG = logging.getLogger("grpc._cython.cygrpc")
 #: A request is at most as long as a body, and so much for all else.
 REQUEST_BYTES_BESIDES = 4 * 2**20
 #: In these the library sends what was answered last; then it ends whoever still asks about health.
-LAST_WORDS_SECONDS = 0.2
+LAST_WORDS_SECONDS = 2.0
 
 
 def _is_no_parting(record: logging.LogRecord) -> bool:
