@@ -11,7 +11,7 @@ from penstock import Broker
 from penstock.model.errors import BadRequest
 from penstock.store import locate
 from penstock.store.journal import Journal
-from penstock.store.locate import store_at
+from penstock.store.locate import checked_address, store_at
 from penstock.store.memory import Memory
 
 MODULE = """
@@ -131,3 +131,6 @@ def test_no_password_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         store_at("postgresql://me:secret@host:port/database")
     assert "secret" not in str(told.value)
     assert "the port is no number" in str(told.value)
+    with pytest.raises(BadRequest, match="--store is no address") as told:
+        checked_address("Postgresql://me:secret@host/database", "--store")
+    assert "secret" not in str(told.value)

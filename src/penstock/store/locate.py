@@ -50,8 +50,9 @@ def checked_address(text: str, key: str) -> str:
     """Return the address of a store if one of that name is installed; `key` is the field it came in."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
+        said = f"{key} is {text!r}" if "@" not in text else f"{key} is no address"  # there may be a password in it
         raise BadRequest(
-            f"{key} is {text!r}; it must be journal, memory or an address such as postgresql://host/database", key=key
+            f"{said}; it must be journal, memory or an address such as postgresql://host/database", key=key
         )
     _entry_point(found[1])
     return text
