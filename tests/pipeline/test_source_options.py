@@ -1,9 +1,11 @@
 """The options of the source: what they mean, and what is said of those that cannot be."""
 
 import pytest
+from pyspark.sql.types import StructType
 
 from penstock.model.errors import BadRequest
 from penstock.model.records import Kind
+from penstock.pipeline.source import PenstockDataSource
 from penstock.pipeline.source_options import EARLIEST, LATEST, Place, source_options
 
 URL = {"url": "http://localhost:8080"}
@@ -25,6 +27,15 @@ def test_places_are_understood(text: str, place: Place) -> None:
     """As positions, times and ends; a time without a zone is in UTC."""
     assert source_options({**URL, "startingPosition": text}).starting == place
     assert source_options({**URL, "endingPosition": text}).ending == place
+
+
+def test_columns_that_are_not_there_are_refused() -> None:
+    """Before a worker looks for them."""
+    source = PenstockDataSource(URL)
+    source.reader(StructType.fromDDL("position int, kind string"))
+    for make in (source.reader, source.streamReader):
+        with pytest.raises(BadRequest, match="no column 'foo'; there are shard, position"):
+            make(StructType.fromDDL("position long, foo string"))
 
 
 def test_stages_are_kinds_or_what_publishers_call_them() -> None:

@@ -1,5 +1,6 @@
 """The options and columns of the sink, checked before anything is written, and rows made of them."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,9 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "group": _TEXT,
     "dedup_id": _TEXT,
 }
+_OF_TEXT: dict[type[DataType], str] = {MapType: "map<string,string>", ArrayType: "array<string>"}
+#: Stages are named by it, in the paths of requests.
+_QUERY = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 #: What may be said for all rows at once.
 _FOR_ALL = ("queue", "topic", "tags", "priority", "delay", "ttl")
 OPTIONS = ("url", *_FOR_ALL, "query", "batch")
@@ -72,6 +76,8 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, overwrite: b
     query, batch = options.get("query"), options.get("batch")
     if (query is None) != (batch is None) or (is_stream and query is not None):
         raise BadRequest("the options `query` and `batch` go together, and are for batch writes alone", key="query")
+    if query is not None and not _QUERY.fullmatch(query):
+        raise BadRequest(f"query is {query!r}; it must be letters, digits, '-', '_' and '.', at most 100", key="query")
     return SinkOptions(url, query, None if batch is None else _whole("batch", batch), for_all)
 
 
@@ -86,12 +92,19 @@ def _check_columns(schema: StructType) -> None:
                 "`select`, or put it into `headers` or `body`",
                 key=column.name,
             )
-        if not isinstance(column.dataType, kinds):
-            wanted = " or ".join(kind.typeName() for kind in kinds)
+        if not isinstance(column.dataType, kinds) or not _is_of_text(column.dataType):
+            wanted = " or ".join(_OF_TEXT.get(kind, kind.typeName()) for kind in kinds)
             raise BadRequest(
                 f"the column {column.name!r} is of type {column.dataType.simpleString()}; it must be {wanted}",
                 key=column.name,
             )
+
+
+def _is_of_text(kind: DataType) -> bool:
+    """Tell whether what a type contains, if it does, are texts."""
+    if isinstance(kind, MapType):
+        return isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)
+    return not isinstance(kind, ArrayType) or isinstance(kind.elementType, StringType)
 
 
 def _value(name: str, text: str) -> Any:

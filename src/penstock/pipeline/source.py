@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.model.errors import NoObject, NotAssigned
+from penstock.model.errors import BadRequest, NoObject, NotAssigned
 from penstock.pipeline.schemas import EVENTS
 from penstock.pipeline.sink import BatchWriter, StreamWriter
 from penstock.pipeline.sink_options import sink_options
@@ -58,11 +58,14 @@ class PenstockDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
         options = source_options(self.options)
+        _check_columns(schema)
         return FilteringReader(options, schema) if options.pushes_down else BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
         """Return what reads a stream."""
-        return StreamReader(source_options(self.options), schema)
+        options = source_options(self.options)
+        _check_columns(schema)
+        return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # as Spark calls it
         """Return what writes a DataFrame."""
@@ -193,6 +196,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         taken = ranges.client.take_reader(self._options.reader, self._owner, position)
         self._has_reader = True
         return taken.position
+
+
+def _check_columns(schema: StructType) -> None:
+    for name in schema.names:
+        if name not in EVENTS.names:
+            raise BadRequest(f"there is no column {name!r}; there are {', '.join(EVENTS.names)}", key="schema")
 
 
 def _rows(
