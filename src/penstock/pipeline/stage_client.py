@@ -1,5 +1,6 @@
 """How a task puts its rows onto the broker, and how the driver has them published."""
 
+import logging
 import struct
 import time
 import uuid
@@ -12,6 +13,8 @@ from crc32c import crc32c
 from penstock.model.errors import StoreError, Unavailable
 from penstock.model.staged import StagedRow
 from penstock.pipeline.broker_client import BrokerClient
+
+LOG = logging.getLogger("penstock.pipeline")
 
 #: Half of what the broker takes as the body of a request (http_body_bytes_max).
 PIECE_BYTES = 2**19
@@ -98,7 +101,7 @@ def publish(client: BrokerClient, batch: Batch, stages: list[str], rows: int) ->
     end = time.monotonic() + RESTART_SECONDS
     while True:
         try:
-            client.ask(dict[str, Any], "POST", "/writes", wanted, PUBLISH_SECONDS)
+            last = client.ask(dict[str, Any], "POST", "/writes", wanted, PUBLISH_SECONDS)["batch"]
         except StoreError:
             raise
         except Unavailable:
@@ -107,4 +110,12 @@ def publish(client: BrokerClient, batch: Batch, stages: list[str], rows: int) ->
                 raise
             time.sleep(PAUSE_SECONDS)
         else:
+            if last > batch.number:
+                LOG.warning(
+                    "batch %d of the query %s was not published: its batch %d was before, and numbers have to ascend; "
+                    "a stream that begins anew needs another name for its query",
+                    batch.number,
+                    batch.query,
+                    last,
+                )
             return

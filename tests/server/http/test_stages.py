@@ -84,6 +84,16 @@ def test_a_batch_is_published_whole_and_once(journalled: Served) -> None:
     assert not [file for file in files(journalled) if file.name.startswith(("once", loser.name))]
 
 
+def test_a_batch_that_is_older_than_the_last_one_is_told(journalled: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """It counts as published, which a driver whose numbers began anew would never notice."""
+    client = BrokerClient(url(journalled))
+    for number in (5, 5, 3):
+        assert not caplog.records
+        batch = Batch("older", number, is_stream=False)
+        written(client, batch, staged(client, batch, rows_of("older", 1)))
+    assert "batch 3 of the query older was not published: its batch 5 was before" in caplog.text
+
+
 def test_rows_say_all_that_a_message_has(journalled: Served) -> None:
     """Queue and tags or topic, headers, priority, delay, key and group; large bodies, too."""
     client, batch = BrokerClient(url(journalled)), Batch("all", 0, is_stream=False)

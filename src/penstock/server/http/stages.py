@@ -67,4 +67,4 @@ class Stages:
         self._runtime.check()
         write = Write(checked_name(wanted.query, "query"), wanted.batch, wanted.stages, wanted.rows, wanted.is_stream)
         written = await self._writing.commit(write, request.access)
-        return json_response({"rows": written.rows, "was_known": written is not write})
+        return json_response({"rows": written.rows, "batch": written.batch, "was_known": written is not write})
