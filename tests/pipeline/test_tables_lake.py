@@ -138,6 +138,14 @@ def test_of_many_that_make_a_file_one_makes_it(spark: SparkSession, tmp_path: Pa
     assert [sum(one) for one in zip(*found, strict=True)] == [1] * rounds
 
 
+def test_a_directory_that_spark_takes_for_a_pattern_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It would read other files than it has written; blanks and the like it takes as they are."""
+    Lake(spark, str(tmp_path / "with blank"))
+    for name in ("lake[1]", "lake{1}", "lake*"):
+        with pytest.raises(BadRequest, match="pattern"):
+            Lake(spark, str(tmp_path / name))
+
+
 def test_old_commits_go(spark: SparkSession, old: Path, tmp_path: Path) -> None:
     """The last ones stay, for a person who wants to know what happened."""
     place = tmp_path / "lake"

@@ -13,11 +13,19 @@ from penstock.model.errors import BadRequest, Unavailable
 #: A file in the text that Hadoop makes of a listing.
 _FILE = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);")
 
+#: What makes Spark look for files whose names match, instead of taking a name as it is.
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
+
 
 class Files:
     """Files under one directory, named by their paths below it."""
 
     def __init__(self, spark: SparkSession, directory: str) -> None:
+        if _PATTERN.search(directory):
+            raise BadRequest(
+                f"the lake {directory} has one of * ? [ ] {{ }} \\ in its name, which Spark takes for a pattern",
+                key="lake",
+            )
         gateway: Any = spark
         self._jvm = gateway._jvm  # noqa: SLF001  # Spark has no other way to Hadoop's file systems
         configuration = gateway._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001  # the same
