@@ -4,7 +4,9 @@ import asyncio
 import gc
 import os
 import signal
+import struct
 import sys
+import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -12,11 +14,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from crc32c import crc32c
 
 from examples.own_store import Sqlite
 from penstock import Broker
 from penstock.engine import snapshot
+from penstock.engine.writes import Write
+from penstock.model.access import Access
 from penstock.model.errors import (
     BadRequest,
     PenstockError,
@@ -27,11 +33,13 @@ from penstock.model.errors import (
     Unavailable,
 )
 from penstock.model.records import Kind, Record
+from penstock.model.staged import StagedRow
 from penstock.runtime import backup as backups
 from penstock.runtime.backup import HEAD_BYTES, MAGIC, Head, check_backup, head_of, parts_of, read_backup, write_backup
 from penstock.runtime.interpreter import SWITCH_SECONDS, in_small_turns, without_garbage
 from penstock.runtime.keeping import TOLD_AT_ONCE, Keeping
 from penstock.runtime.recovery import restore_backup
+from penstock.runtime.stage_files import StageFiles
 from penstock.store.journal import Journal
 from penstock.store.locate import store_at
 from penstock.store.memory import Memory
@@ -221,6 +229,44 @@ async def test_what_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
         store.let_go()
         await backing_up
     assert head_of(tmp_path / "backup").messages == 1
+
+
+class HeldStages(StageFiles):
+    """Stages that are read when they are let go, once they are held."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def parts(self, name: str) -> Iterator[bytes]:
+        assert self.may_go_on.wait(10)
+        return super().parts(name)
+
+
+async def test_a_batch_that_is_being_published_is_waited_for(tmp_path: Path) -> None:
+    """What Spark has staged is not in a backup, so what is decided could not be brought to its end."""
+    store, stages = HeldStore(), HeldStages()
+    store.stages = stages
+    rows = msgspec.msgpack.encode([StagedRow(b"1", queue="orders"), StagedRow(b"2", queue="orders")])
+    async with Broker.open(store) as broker:
+        writing = broker._runtime.writing
+        await writing.append("query.0.0", struct.pack("<II", len(rows), crc32c(rows)) + rows)
+        await writing.check("query.0.0", Access.to_all(""))
+        stages.may_go_on.clear()
+        publishing = asyncio.ensure_future(
+            writing.commit(Write("query", 0, ["query.0.0"], 2, is_stream=True), Access.to_all(""))
+        )
+        while not writing._running:
+            await asyncio.to_thread(int)
+        backing_up = asyncio.ensure_future(broker.backup(tmp_path / "backup"))
+        for _ in range(100):
+            await asyncio.to_thread(int)
+        assert not backing_up.done()
+        stages.may_go_on.set()
+        await publishing
+        await backing_up
+    assert head_of(tmp_path / "backup").messages == 2
 
 
 async def test_others_get_their_turns(tmp_path: Path) -> None:
