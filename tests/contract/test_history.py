@@ -62,6 +62,14 @@ def test_every_range_can_be_read(store: Store) -> None:
         assert found(store, first, last) == list(range(first, last))
 
 
+def test_a_part_that_ends_before_it_begins_is_empty(store: Store) -> None:
+    """Whoever asks for one by mistake harms nobody."""
+    end = publish(store, 1, 1000)
+    stretch = store.log.stretches(1, end)[0]
+    assert store.log.read(stretch.file, stretch.start + 100, stretch.start + 50) == b""
+    assert found(store, 1, end) == list(range(1, end))
+
+
 def test_a_gap_is_stepped_over(store: Store) -> None:
     """A reader that may take few records does not crawl through positions that were skipped."""
     publish(store, 1, 50)

@@ -49,6 +49,8 @@ class RowHistory(History[RowRun]):
 
     def read(self, file: int, start: int, end: int) -> bytes:
         run = self.named(file)
+        if start >= end:
+            return b""
         with self._reader.reading:
             self._check(run)
             first, stop = self._reader.between(run, start, end)
