@@ -277,13 +277,15 @@ def test_tables_are_made_once_by_whoever_comes_first(database: str) -> None:
         store.close()
 
 
-def test_sessions_wait_for_the_disk_whatever_the_server_is_set_to(postgres: Postgres, database: str) -> None:
-    """What was confirmed has to be on disk."""
+def test_sessions_are_what_they_should_be_whatever_the_server_is_set_to(postgres: Postgres, database: str) -> None:
+    """What was confirmed has to be on disk; and no session ends because nothing was recalled for a while."""
     asked(database, f"ALTER DATABASE {database.rpartition('/')[2]} SET synchronous_commit = off")
     asked(database, f"ALTER DATABASE {database.rpartition('/')[2]} SET default_transaction_isolation = 'serializable'")
+    asked(database, f"ALTER DATABASE {database.rpartition('/')[2]} SET idle_session_timeout = '1min'")
     with Server(database).session("test") as session:
         assert session.execute("SHOW synchronous_commit").fetchone() == ("on",)
         assert session.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+        assert session.execute("SHOW idle_session_timeout").fetchone() == ("0",)
 
 
 def test_a_server_that_syncs_nothing_is_noted() -> None:

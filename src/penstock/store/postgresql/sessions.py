@@ -24,9 +24,10 @@ _DEFAULTS = {
 _SETTINGS = """
     SET synchronous_commit = on;
     SET default_transaction_isolation = 'read committed';
-    SET statement_timeout = 0;
-    SET lock_timeout = 0;
-    SET idle_in_transaction_session_timeout = 0;
+    SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
+        'statement_timeout', 'lock_timeout', 'transaction_timeout',
+        'idle_in_transaction_session_timeout', 'idle_session_timeout'
+    );
 """
 #: What the server says of a login that will fail again, and what to do.
 _REFUSALS = {
