@@ -165,6 +165,16 @@ def test_a_server_that_is_away_is_asked_again(make: Callable[..., Tenure], postg
     assert tenure.contend()
 
 
+def test_nobody_else_is_ended_with_a_silent_broker(make: Callable[..., Tenure], url: str) -> None:
+    """Although it has not said yet what its sessions are called: others may have no name either."""
+    clock = Clock()
+    standby = make(clock)
+    with psycopg.connect(url, autocommit=True) as holding, psycopg.connect(url, autocommit=True) as other:
+        holding.execute(module._TRY_LOCK, module._LOCK)
+        assert silenced(standby, clock)
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_another_role_is_told_why_it_cannot_take_over(make: Callable[..., Tenure], url: str) -> None:
     """Roles may end their own sessions only."""
     clock = Clock()

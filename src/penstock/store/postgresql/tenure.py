@@ -58,10 +58,11 @@ _LOOK = """
         epoch, holder, beat
     FROM penstock.tenure, penstock.beats
 """
+#: Before the very first broker has given its name there is none, and sessions of others may have none either.
 #: They are not waited for one by one, which takes a tenth of a second each, but by waiting for the lock.
 _END_SESSIONS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND (pid = %s OR application_name = %s) AND pid <> pg_backend_pid()
+    WHERE datname = current_database() AND (pid = %s OR application_name = nullif(%s, '')) AND pid <> pg_backend_pid()
 """
 _TAKE = "UPDATE penstock.tenure SET epoch = epoch + 1, holder = %s RETURNING epoch"
 _BEAT = "UPDATE penstock.beats SET beat = beat + 1 FROM penstock.tenure WHERE epoch = %s"
