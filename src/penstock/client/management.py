@@ -11,7 +11,8 @@ from penstock.client.errors import error_by_code
 from penstock.model.errors import Unavailable
 
 _SECONDS = 30.0
-
+#: What the error of a broker is about that stands by.
+STANDBY = "standby"
 
 Result = TypeVar("Result")
 
@@ -22,17 +23,25 @@ def got(target: Target, path: str) -> dict[str, Any]:
 
 
 def taken(target: Target, path: str, take: Callable[[http.client.HTTPResponse, str], Result]) -> Result:
-    """Return what `take` makes of the answer at a path, which it may read piece by piece, and of who gave it."""
+    """Return what `take` makes of the answer at a path, which it may read piece by piece, and of who gave it.
+
+    A broker that stands by is passed over, as one that does not answer.
+    """
     failure: Exception | None = None
+    standing_by: Unavailable | None = None
     for host, port in target.hosts:
         connection = _connection(target, host, port)
         try:
             return take(_answer(target, connection, path), f"{host}:{port}")
         except (OSError, http.client.HTTPException) as error:
             failure = error
+        except Unavailable as error:
+            if error.key != STANDBY:
+                raise
+            standing_by = error
         finally:
             connection.close()
-    raise Unavailable(f"no broker answers: {failure}", key="url")
+    raise standing_by or Unavailable(f"no broker answers: {failure}", key="url")
 
 
 def _connection(target: Target, host: str, port: int) -> http.client.HTTPConnection:
