@@ -89,6 +89,19 @@ async def test_settlements_that_are_refused_are_named(stub: BrokerAsyncStub) -> 
     assert (await status(stub, "wrong")).totals["finished"] == 1
 
 
+async def test_more_refusals_than_clients_take_at_once_come_one_after_the_other(stub: BrokerAsyncStub) -> None:
+    """The label comes with the last of them."""
+    work = await Working(stub, pb.Subscription(queue="refused")).begin()
+    await work.call.write(pb.SubscribeRequest(complete=range(10, 60_010), label=5))
+    refusals = []
+    label = 0
+    while not label:
+        settled = await work.answer()
+        refusals += [one.sequence for one in settled.refusals]
+        label = settled.label
+    assert (label, refusals) == (5, [*range(10, 60_010)])
+
+
 async def test_no_more_are_in_work_than_there_is_credit(stub: BrokerAsyncStub) -> None:
     """It can be changed at any time."""
     work = await Working(stub, pb.Subscription(queue="credit"), credit=2).begin()

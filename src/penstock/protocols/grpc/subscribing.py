@@ -21,6 +21,9 @@ from penstock.v1 import broker_pb2 as pb
 CREDIT_DEFAULT = 256
 #: A response has no more messages, and unless one message is larger no more bytes of bodies: clients take 4 MiB.
 RESPONSE_MESSAGES, RESPONSE_BYTES = 1000, 2**20
+#: Answers to settlements, each refusal among them, that go into one response; and that are not read by the peer, or wait
+#: for the disk, before no more is read from it.
+RESPONSE_REFUSALS, UNTOLD_MAX = 1000, 1000
 
 
 class Subscriber(Session):
@@ -35,9 +38,11 @@ class Subscriber(Session):
         #: Messages that may be sent, and those that were sent and are not settled, by their sequence.
         self._ready: deque[Message] = deque()
         self._sent: dict[int, Message] = {}
-        self._settled: list[pb.Settled] = []
+        self._settled: deque[pb.Settled] = deque()
         #: Answers that wait for the disk.
         self._unsynced = 0
+        #: Answers of both kinds and refusals in them.
+        self._untold = 0
 
     # What the carrier calls.
 
@@ -45,6 +50,11 @@ class Subscriber(Session):
     def is_over(self) -> bool:
         """Whether the peer was told of all its settlements, and there will be no more."""
         return self.is_deaf and not self._settled and not self._unsynced
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the peer should read what became of its settlements before it goes on."""
+        return self._untold >= UNTOLD_MAX
 
     def hear(self, data: bytes) -> None:
         """Begin, settle, or both."""
@@ -60,6 +70,8 @@ class Subscriber(Session):
         self._settle(request, settled, now)
         if request.leave:
             self._give_back()
+        if request.label or settled.refusals:
+            self._untold += 1 + len(settled.refusals)
         if request.label:
             self._unsynced += 1
             self._port.after(Level.SYNC, partial(self._tell_synced, settled))
@@ -74,8 +86,8 @@ class Subscriber(Session):
         """Return messages, and what became of settlements."""
         if not self._ready and not self._settled:
             return None
-        response = pb.SubscribeResponse(settled=self._settled)
-        self._settled = []
+        response = pb.SubscribeResponse()
+        self._tell_settled(response)
         self._hand_out(response)
         return response.SerializeToString()
 
@@ -98,7 +110,7 @@ class Subscriber(Session):
     def give_up(self) -> None:
         """Tell nothing more of settlements."""
         self._settled.clear()
-        self._unsynced = 0
+        self._unsynced = self._untold = 0
 
     # Handing out.
 
@@ -223,6 +235,20 @@ class Subscriber(Session):
             message.cursor.keep_alive(message, now)
         except PenstockError as error:
             _refuse(settled, sequence, error)
+
+    def _tell_settled(self, response: pb.SubscribeResponse) -> None:
+        """Tell what became of settlements; of many refusals a part now, and the label with the last of them."""
+        room = RESPONSE_REFUSALS
+        while self._settled and room > 0:
+            refusals = self._settled[0].refusals
+            if len(refusals) > room:
+                response.settled.add(refusals=refusals[:room])
+                del refusals[:room]
+                self._untold -= room
+                return
+            room -= 1 + len(refusals)
+            self._untold -= 1 + len(refusals)
+            response.settled.append(self._settled.popleft())
 
     def _tell_synced(self, settled: pb.Settled) -> None:
         if self._unsynced:
