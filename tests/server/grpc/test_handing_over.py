@@ -1,23 +1,37 @@
 """What becomes of messages that cannot be handed over, and of peers that do not read, looked at from inside."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from penstock.engine.readers import Retention
 from penstock.model.access import Access
-from penstock.model.errors import StoreFailed
+from penstock.model.errors import PenstockError, StoreFailed
 from penstock.model.limits import Limits
 from penstock.model.names import NO_TAGS, QueueKey
 from penstock.protocols.grpc.callers import Caller, Callers
 from penstock.protocols.grpc.streams import BATCHES_MAX, Batches
+from penstock.protocols.grpc.subscribing import RESPONSE_MESSAGES, Subscriber
 from penstock.runtime.runtime import Runtime
 from penstock.server.grpc.calls import Calls
+from penstock.server.grpc.service import Service
 from penstock.v1 import broker_pb2 as pb
 from tests.broker.stores import HeldStore
+from tests.server.grpc.asking import PATIENCE
 
 ORDERS = QueueKey("orders", NO_TAGS)
+
+
+class Nobody:
+    """A door that is never asked."""
+
+    def login(self, user: str | None, secret: str | None, then: Callable[[Access | PenstockError], None]) -> None:
+        raise NotImplementedError
+
+    def new_id(self) -> bytes:
+        raise NotImplementedError
 
 
 @pytest.fixture
@@ -95,6 +109,39 @@ async def test_a_call_that_is_not_confirmed_when_the_store_fails_is_told(
     runtime.fail(StoreFailed("the disk is on fire"))
     with pytest.raises(StoreFailed, match="on fire"):
         await calling
+
+
+async def test_a_door_that_closes_waits_for_what_was_begun(runtime: Runtime, store: HeldStore) -> None:
+    """Also if nothing was at work for a while before."""
+    calls = Calls(runtime)
+    service = Service(runtime, Nobody(), Callers(runtime, lambda: bytes(16)), calls)
+    answered = service._answering(calls.enqueue, Access.to_all(""))
+    data = pb.EnqueueRequest(message=pb.NewMessage(queue="orders", body=b"x")).SerializeToString()
+    context: Any = None
+    await answered(data, context)
+    store.hold()
+    calling = asyncio.ensure_future(answered(data, context))
+    await asyncio.sleep(0)
+    leaving = asyncio.ensure_future(service.leave(PATIENCE))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not leaving.done()
+    store.let_go()
+    await leaving
+    assert pb.EnqueueResponse.FromString(await calling).receipt.sequence
+
+
+async def test_who_does_not_read_what_became_of_settlements_is_not_read_from(caller: Caller) -> None:
+    """Until it has read: nothing gathers for it without an end."""
+    session = Subscriber(caller, lambda: bytes(16), lambda: None)
+    session.hear(pb.SubscribeRequest(subscription=pb.Subscription(queue="orders")).SerializeToString())
+    many = pb.SubscribeRequest(complete=range(1000, 1000 + RESPONSE_MESSAGES)).SerializeToString()
+    session.hear(many)
+    assert session.is_full
+    while session.next_response() is not None:
+        pass
+    assert not session.is_full
+    session.lost()
 
 
 async def test_nothing_is_confirmed_before_it_is_on_disk(runtime: Runtime, caller: Caller, store: HeldStore) -> None:

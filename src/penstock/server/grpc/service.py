@@ -89,6 +89,7 @@ class Service(grpc.GenericRpcHandler):
         self._calls.close()
         for conversation in list(self._conversations):
             conversation.session.leave()
+        self._is_idle.clear()
         if self._at_work:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_idle.wait(), seconds)
