@@ -12,13 +12,14 @@ import pytest
 from penstock.model.errors import BadRequest, StoreAway, StoreDamaged, StoreFailed, StoreTooNew, StoreUnreadable
 from penstock.store.locate import store_at
 from penstock.store.postgresql import Postgresql, tenure, writer
-from penstock.store.postgresql.schema import STEPS
+from penstock.store.postgresql.schema import _LOCK, STEPS
 from penstock.store.postgresql.sessions import Server
 from penstock.testing.stores import message, messages
 from tests.conftest import require
 from tests.postgres import PASSWORD, PATIENCE, Postgres, children, find_programs
 
 Open = Callable[..., Postgresql]
+_END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 @pytest.fixture
@@ -213,6 +214,20 @@ def test_an_address_that_makes_no_sense_is_told_without_its_password() -> None:
     assert "hush" not in str(error.value)
 
 
+@pytest.mark.parametrize("password", ["some@secret", "secret/some", "@@secret"])
+def test_no_part_of_a_password_that_was_not_quoted_is_told(password: str) -> None:
+    """For libpq a part of it is the host or the port, which errors tell."""
+    with pytest.raises(BadRequest, match="%40") as error:
+        store_at(f"postgresql://user:{password}@host/database")
+    assert "secret" not in str(error.value)
+
+
+def test_several_hosts_and_sockets_may_be_named() -> None:
+    """As libpq has them."""
+    for address in ("a,b:5433", "a:1,b:2", "", "%2Ftmp", "%40abstract", "[::1]:5432"):
+        Server(f"postgresql://user:hush@{address}/database")
+
+
 def test_a_role_without_the_right_to_make_tables_is_told(postgres: Postgres, database: str) -> None:
     """And one that owns the schema needs no more."""
     name = database.rpartition("/")[2]
@@ -227,11 +242,36 @@ def test_a_role_without_the_right_to_make_tables_is_told(postgres: Postgres, dat
     store.close()
 
 
-def test_a_replica_that_takes_no_writes_is_told(postgres: Postgres, database: str) -> None:
+def test_a_role_that_may_only_read_is_told(opened: Open, postgres: Postgres, database: str) -> None:
+    """Nobody waits for a right to come by itself."""
+    opened().close()
+    name = database.rpartition("/")[2]
+    postgres.execute(f"CREATE ROLE reader{name} LOGIN PASSWORD 'poor'")
+    asked(database, f"GRANT USAGE ON SCHEMA penstock TO reader{name}")
+    asked(database, f"GRANT SELECT ON ALL TABLES IN SCHEMA penstock TO reader{name}")
+    with pytest.raises(StoreUnreadable, match="permission denied for table tenure"):
+        Postgresql(postgres.url(name, f"reader{name}", "poor")).open()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_replica_that_takes_no_writes_is_told(opened: Open, database: str, *, is_new: bool) -> None:
     """It may be the primary soon."""
+    if not is_new:
+        opened().close()
     asked(database, f"ALTER DATABASE {database.rpartition('/')[2]} SET default_transaction_read_only = on")
     with pytest.raises(StoreAway, match="takes no writes now"):
         Postgresql(database).open()
+
+
+def test_a_server_that_goes_while_the_tables_are_looked_at_is_told(database: str) -> None:
+    """As something that passes, since a broker that stands by asks again."""
+    with psycopg.connect(database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
+        contending = pool.submit(Postgresql(database).contend)
+        while not asked(database, _END_WAITING):
+            assert not contending.done()
+        with pytest.raises(StoreAway, match="cannot be reached"):
+            contending.result(PATIENCE)
 
 
 def test_a_damaged_row_is_named(opened: Open, database: str) -> None:
@@ -264,6 +304,23 @@ def test_tables_of_a_newer_penstock_are_left_alone(opened: Open, database: str) 
     opened().close()
     asked(database, "UPDATE penstock.version SET version = 99")
     with pytest.raises(StoreTooNew, match=f"version 99.*up to {len(STEPS)}"):
+        Postgresql(database).open()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM penstock.version",
+        "DROP TABLE penstock.version",
+        "ALTER TABLE penstock.version RENAME version TO other",
+        "ALTER TABLE penstock.version ALTER version TYPE text",
+    ],
+)
+def test_tables_of_somebody_else_are_left_alone(opened: Open, database: str, change: str) -> None:
+    """They are no mistake of Penstock, and nothing to wait for."""
+    opened().close()
+    asked(database, change)
+    with pytest.raises(StoreUnreadable, match="is not as Penstock makes it"):
         Postgresql(database).open()
 
 

@@ -1,7 +1,5 @@
 """The tables, and the steps by which they become what this version of Penstock needs."""
 
-from typing import Any
-
 import psycopg
 
 from penstock.model.errors import StoreAway, StoreTooNew, StoreUnreadable
@@ -60,7 +58,7 @@ def migrate(session: Session, server: Server) -> None:
     try:
         with session.transaction():
             session.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
-            _step_up(session, _version(session), server)
+            _step_up(session, _version(session, server), server)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreUnreadable(
             f"{server} cannot be prepared: {told(error)}. Its role needs a schema `penstock` that it owns; "
@@ -73,15 +71,29 @@ def migrate(session: Session, server: Server) -> None:
             "target_session_attrs=read-write.",
             key="store",
         ) from error
+    except psycopg.OperationalError as error:
+        raise StoreAway(f"{server} cannot be reached: {told(error)}", key="store") from error
+    except psycopg.Error as error:
+        raise _foreign(server, told(error)) from error
 
 
-def _version(session: Session) -> int:
+def _foreign(server: Server, why: str) -> StoreUnreadable:
+    return StoreUnreadable(
+        f"the schema `penstock` of {server} is not as Penstock makes it: {why}. Nothing was changed. Restore a backup of "
+        "the database, or name another one.",
+        key="store",
+    )
+
+
+def _version(session: Session, server: Server) -> int:
     """Return the version of the tables; 0 when there are none."""
-    (table,) = _row(session, "SELECT to_regclass('penstock.version')")
-    if table is not None:
-        return int(_row(session, "SELECT version FROM penstock.version")[0])
+    if _is_there(session, "SELECT to_regclass('penstock.version')"):
+        row = session.execute("SELECT version FROM penstock.version").fetchone()
+        if row is None or not isinstance(row[0], int):
+            raise _foreign(server, "its table `version` has no version")
+        return row[0]
     # A role may own the schema without the right to make one.
-    if _row(session, "SELECT to_regnamespace('penstock')") == (None,):
+    if not _is_there(session, "SELECT to_regnamespace('penstock')"):
         session.execute("CREATE SCHEMA penstock")
     session.execute("CREATE TABLE penstock.version (version integer NOT NULL)")
     session.execute("INSERT INTO penstock.version VALUES (0)")
@@ -103,7 +115,6 @@ def _step_up(session: Session, version: int, server: Server) -> None:
         session.execute("UPDATE penstock.version SET version = %s", (len(STEPS),))
 
 
-def _row(session: Session, query: str) -> tuple[Any, ...]:
+def _is_there(session: Session, query: str) -> bool:
     row = session.execute(query.encode()).fetchone()
-    assert row is not None  # noqa: S101  # these queries always give one
-    return tuple(row)
+    return row is not None and row[0] is not None

@@ -20,7 +20,8 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-#: Whatever server, database and role are set to. The promises hang on the first two, and timeouts would end them.
+#: Whatever server, database and role are set to. The promises hang on the first two, and timeouts would end them;
+#: there are more of these in newer servers.
 _SETTINGS = """
     SET synchronous_commit = on;
     SET default_transaction_isolation = 'read committed';
@@ -49,6 +50,10 @@ class Server:
         except psycopg.ProgrammingError:
             # What psycopg says of it may repeat the password.
             raise ValueError("it must be as libpq has it: postgresql://user:password@host:port/database") from None
+        # libpq takes a part of such a password for the host or the port, and errors tell both.
+        hosts, ports = (str(self._parameters.get(part, "")).split(",") for part in ("host", "port"))
+        if any("@" in host[1:] for host in hosts) or not all(port.isdecimal() or not port for port in ports):
+            raise ValueError("a port is a number, and in user and password an @ is written %40, and a / %2F")
 
     def __str__(self) -> str:
         shown = {"host": "localhost", "port": "5432", "user": "this user", **self._parameters}
