@@ -71,7 +71,7 @@ def migrate(session: Session, server: Server) -> None:
             "target_session_attrs=read-write.",
             key="store",
         ) from error
-    except psycopg.OperationalError as error:
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise StoreAway(f"{server} cannot be reached: {told(error)}", key="store") from error
     except psycopg.Error as error:
         raise _foreign(server, told(error)) from error

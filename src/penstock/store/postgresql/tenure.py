@@ -108,14 +108,14 @@ class Tenure:
             except errors.ReadOnlySqlTransaction as error:
                 self._disconnect()
                 raise StoreAway(f"PostgreSQL takes no writes now: {told(error)}", key="store") from error
-            except psycopg.OperationalError as error:
-                self._disconnect()
-                raise StoreAway(f"PostgreSQL cannot be reached: {told(error)}", key="store") from error
-            except psycopg.Error as error:
+            except psycopg.ProgrammingError as error:
                 self._disconnect()
                 raise StoreUnreadable(
                     f"PostgreSQL does not let this broker write: {told(error)}", key="store"
                 ) from error
+            except psycopg.Error as error:
+                self._disconnect()
+                raise StoreAway(f"PostgreSQL cannot be reached: {told(error)}", key="store") from error
 
     def _has_begun(self, connection: Connection[Any]) -> bool:
         if not self._has_lock(connection) and not (self._is_silent(connection) and self._has_deposed(connection)):
