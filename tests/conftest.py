@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgres import Postgres, find_programs
+if TYPE_CHECKING:
+    from tests.postgres import Postgres
 
 # How fast a machine is, and how busy, decides nothing; what fails prints how to fail again.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -20,15 +22,17 @@ def require(condition: object, reason: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+def postgres() -> "Iterator[Postgres]":
     """Run one PostgreSQL for all tests; whoever stops it starts it again."""
+    from tests.postgres import Postgres, find_programs  # this file is run without its neighbours, too
+
     require(find_programs(), "PostgreSQL is not installed")
     with Postgres() as server:
         yield server
 
 
 @pytest.fixture
-def database(postgres: Postgres) -> Iterator[str]:
+def database(postgres: "Postgres") -> Iterator[str]:
     """Lend the address of an empty database on it."""
     name = postgres.borrow_database()
     yield postgres.url(name)
