@@ -98,7 +98,7 @@ async def test_a_host_that_has_fallen_silent_is_left(served: Served, monkeypatch
 
 async def test_a_host_that_answers_is_kept(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long nothing happens."""
-    monkeypatch.setattr(module, "PING_SECONDS", 0.01)
+    monkeypatch.setattr(module, "PING_SECONDS", 0.1)
     async with Relay(served.native) as relay, penstock.connect(f"{relay.url},127.0.0.1:1") as client:
         link = client._session._link
         until = relay.answers + 3 * module.PINGS_MAX
