@@ -31,6 +31,8 @@ class ServerLimits:
     #: Calls at a time, streams among them: of one connection, and of all together.
     grpc_streams_max: int = 1_000
     grpc_calls_max: int = 10_000
+    #: Of these, calls of health and reflection, which need no login.
+    grpc_stranger_calls_max: int = 1_000
     #: What a call says beside its messages: a login, and what libraries add.
     grpc_metadata_bytes_max: int = 16 * 2**10
     #: Seconds after which a connection without a call is closed; clients open another by themselves.

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import struct
 import subprocess
 import sys
 from base64 import b64encode
@@ -134,15 +135,41 @@ async def test_a_sound_broker_serves(guarded: Served, service: str) -> None:
     assert (await refused(health_of(guarded.grpc, "nonsense")))[0] is grpc.StatusCode.NOT_FOUND
 
 
+def of_http2(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """Return a frame of HTTP/2."""
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+async def test_strangers_who_read_nothing_hold_up_nobody(serve: Serve, connect: Connect) -> None:
+    """Neither users, however many there are who ask about health, nor the end of the broker."""
+    served = serve("--limit", "grpc_stranger_calls_max=1")
+    texts = [b":method", b"POST", b":scheme", b"http", b":path", b"/grpc.health.v1.Health/Watch", b":authority", b"x"]
+    texts += [b"te", b"trailers", b"content-type", b"application/grpc"]
+    fields = [bytes([len(text)]) + text for text in texts]
+    head = b"".join(b"\0" + name + value for name, value in zip(fields[::2], fields[1::2], strict=True))
+    host, _, port = served.grpc.rpartition(":")
+    with Raw((host, int(port))) as peer:
+        no_window = struct.pack(">HI", 4, 0)
+        peer.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + of_http2(4, 0, 0, no_window) + of_http2(4, 1, 0, b""))
+        peer.send(of_http2(1, 4, 1, head) + of_http2(0, 1, 1, bytes(5)))
+        await asyncio.to_thread(peer.until, b"application/grpc")
+        assert (await refused(health_of(served.grpc, SERVICE)))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await enqueue(connect(served), "orders")
+        await asyncio.to_thread(served.stop)
+
+
 async def test_a_store_that_has_failed_is_told_to_all() -> None:
     """By health, to whoever is connected, and to whoever comes; nothing is confirmed any more."""
     async with doors_of(FailingStore(6, permanent=True), grpc_listen=["127.0.0.1:0"]) as doors:
         async with aio.insecure_channel(doors["grpc"]) as channel:
             stub = BrokerAsyncStub(channel)
             work = await Working(stub, pb.Subscription(queue="other")).begin()
+            watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+            assert (await watching.read()).status == health_pb2.HealthCheckResponse.SERVING
             unavailable = (grpc.StatusCode.UNAVAILABLE, "Unavailable", "store")
             assert await refused(published_on_and_on(stub)) == unavailable
             assert await refused(work.call.read()) == unavailable
+            assert (await watching.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
             for call in (enqueue(stub, "q"), poll(stub, "q"), stub.CreateQueue(pb.CreateQueueRequest(queue="r"))):
                 assert await refused(call) == unavailable
         assert await health_of(doors["grpc"], SERVICE) == health_pb2.HealthCheckResponse.NOT_SERVING

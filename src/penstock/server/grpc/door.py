@@ -52,16 +52,15 @@ class GrpcDoor:
         self._server: aio.Server
         self._callers = Callers(runtime, door.new_id)
         self._service = Service(runtime, door, self._callers, Calls(runtime))
-        self._standard = StandardServices(runtime, NAME)
+        self._standard = StandardServices(runtime, NAME, limits)
 
     async def open(self, say: Callable[[str], None]) -> None:
         """Let clients in, and say where."""
         self._server = aio.server(
-            handlers=[self._service],
+            handlers=[self._service, self._standard],
             options=_options(self._limits, self._runtime.engine.limits.body_bytes_max),
             maximum_concurrent_rpcs=self._limits.grpc_calls_max,
         )
-        await self._standard.add_to(self._server)
         ports = [self._bound(address) for address in self._addresses]
         await self._server.start()
         for address, port in zip(self._addresses, ports, strict=True):
@@ -69,7 +68,7 @@ class GrpcDoor:
 
     async def close(self) -> None:
         """Release what is held, answer what was begun, and go."""
-        await self._standard.close()
+        self._standard.close()
         await self._service.leave(self._limits.closing_seconds)
         await self._server.stop(LAST_WORDS_SECONDS)
         self._callers.leave()

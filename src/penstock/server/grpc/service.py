@@ -167,10 +167,10 @@ class Service(grpc.GenericRpcHandler):
 
     async def _answer_streamed(self, answer: Answer, caller: Caller, context: Context) -> None:
         """Do the same for somebody who was a stranger a moment ago."""
-        await context.write(await answer(caller, await _only(context)))
+        await context.write(await answer(caller, await only(context)))
 
     async def _poll(self, caller: Caller, context: Context) -> None:
-        await self._calls.poll(caller, await _only(context), context.time_remaining(), context.write)
+        await self._calls.poll(caller, await only(context), context.time_remaining(), context.write)
 
     async def _converse(self, make: Callable[[Caller], MakeSession], caller: Caller, context: Context) -> None:
         conversation = Conversation(self._runtime, make(caller), context)
@@ -207,7 +207,7 @@ async def refuse(error: Exception, context: Context) -> NoReturn:
     raise error
 
 
-async def _only(context: Context) -> bytes:
+async def only(context: Context) -> bytes:
     """Return the request of a call that has one."""
     data: object = await context.read()
     if not isinstance(data, bytes):
