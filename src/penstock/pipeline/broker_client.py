@@ -13,6 +13,8 @@ from penstock.model.errors import PenstockError, Unavailable
 
 #: Longer than a broker on a busy disk needs for a sync; what takes longer is broken.
 TIMEOUT_SECONDS = 60.0
+#: What an error is about that another host may not have: it does not answer, or stands by.
+_ASK_ANOTHER = frozenset({"url", "standby"})
 
 Answer = TypeVar("Answer")
 
@@ -31,15 +33,29 @@ class BrokerClient:
         return msgspec.json.decode(self.send(method, path, body, timeout), type=answer)
 
     def send(self, method: str, path: str, body: bytes | None = None, timeout: float = TIMEOUT_SECONDS) -> bytes:
-        """Return what is answered; an error that the broker tells is raised as the embedded broker would."""
+        """Return what is answered; an error that the broker tells is raised as the embedded broker would.
+
+        Of several hosts the first one that serves is asked: others are away, or stand by.
+        """
+        reasons = []
+        for host in self._target.hosts:
+            try:
+                return self._sent(host, timeout, method, f"/api/v1{path}", body, _headers(self._target))
+            except Unavailable as error:
+                if error.key not in _ASK_ANOTHER:
+                    raise
+                reasons.append(error.message)
+        raise Unavailable("; ".join(reasons), key="url")
+
+    def _sent(self, host: tuple[str, int], timeout: float, *request: Any) -> bytes:
         try:
-            with closing(self._connection(timeout)) as connection:
-                connection.request(method, f"/api/v1{path}", body, _headers(self._target))
+            with closing(self._connection(host, timeout)) as connection:
+                connection.request(*request)
                 response = connection.getresponse()
                 data = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(
-                f"the broker at {self._where()} cannot be reached: {error!r}. Is it running, and "
+                f"the broker at {host[0]}:{host[1]} cannot be reached: {error!r}. Is it running, and "
                 "does the option `url` name its general port (http://HOST:8080)?",
                 key="url",
             ) from None
@@ -47,15 +63,10 @@ class BrokerClient:
             raise _refusal(response.status, data)
         return data
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
-        host, port = self._target.hosts[0]
+    def _connection(self, host: tuple[str, int], timeout: float) -> http.client.HTTPConnection:
         if self._target.tls is not None:
-            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._target.tls)
-        return http.client.HTTPConnection(host, port, timeout=timeout)
-
-    def _where(self) -> str:
-        host, port = self._target.hosts[0]
-        return f"{host}:{port}"
+            return http.client.HTTPSConnection(*host, timeout=timeout, context=self._target.tls)
+        return http.client.HTTPConnection(*host, timeout=timeout)
 
 
 def _target(url: str) -> Target:
