@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.errors import BadRequest
 from penstock.pipeline.tables.events import events
@@ -144,6 +145,30 @@ def test_a_directory_that_spark_takes_for_a_pattern_is_refused(spark: SparkSessi
     for name in ("lake[1]", "lake{1}", "lake*"):
         with pytest.raises(BadRequest, match="pattern"):
             Lake(spark, str(tmp_path / name))
+
+
+def test_rows_that_are_held_stay_while_others_commit(spark: SparkSession, old: Path, tmp_path: Path) -> None:
+    """A commit between listing files and reading them, or after that, takes nothing from who uses the rows."""
+    place = tmp_path / "lake"
+    shutil.copytree(old, place)
+    lake, other = Lake(spark, str(place)), Lake(spark, str(place))
+    commits = iter([NEW])
+
+    def choose() -> DataFrame:
+        rows = lake.read("events")
+        for records in commits:
+            staged(other, records).commit({"0": 2})
+        return rows
+
+    rows = lake.held(choose)
+    staged(other, OLD).commit({"0": 3})
+    assert sorted((row["position"], row["kind"]) for row in rows.collect()) == told(NEW)
+
+
+def test_rows_that_cannot_be_read_are_no_reason_to_try_for_ever(spark: SparkSession, old: Path) -> None:
+    """Only a commit is."""
+    with pytest.raises(PySparkException):
+        Lake(spark, str(old)).held(lambda: spark.range(1).selectExpr("raise_error('no')"))
 
 
 def test_old_commits_go(spark: SparkSession, old: Path, tmp_path: Path) -> None:

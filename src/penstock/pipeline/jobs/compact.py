@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
+
 from penstock.model.errors import Unavailable
 from penstock.pipeline.tables.lake import Lake, LakeChanged
 from penstock.pipeline.tables.refresh import ROWS_PER_FILE, gathered
@@ -61,14 +63,17 @@ def _parts(directories: dict[str, dict[str, int]]) -> Iterator[list[str]]:
 def _compacted(lake: Lake, table: str, directories: list[str]) -> tuple[int, int]:
     for _ in range(_ATTEMPTS):
         lake.refresh()
+        number = lake.last.number
         sizes = {path: size for name in directories for path, size in lake.files.sizes(name).items()}
         files = {path: size for small in small_files(sizes).values() for path, size in small.items()}
         if not files:
             return 0, 0
         try:
             return len(files), _rewrite(lake, table, files)
-        except LakeChanged:
-            continue
+        except (LakeChanged, PySparkException):
+            lake.refresh()
+            if lake.last.number == number:
+                raise
     raise Unavailable(
         f"the lake {lake.files.root} changes too fast; stop `pipeline run` for the time being", key="lake"
     )

@@ -3,8 +3,6 @@
 Dead letters are those that still lie in their queue as far as the lake knows; the broker has the last word on it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -103,13 +101,19 @@ class Plan:
 
 
 def chosen(lake: Lake, replay: Replay) -> DataFrame:
-    """Return the messages that are meant: the columns to choose by, and the body, also as `text`."""
-    rows = _dead_letters(lake, replay) if replay.source == DEAD_LETTERS else _messages(lake)
-    rows = rows.where("body is not null").withColumn("text", F.col("body").cast("string"))
+    """Return the messages that are meant: the columns to choose by, and the body, also as `text`; they stay the same."""
     if replay.where is None:
-        return rows
-    with _filter_told(rows):
-        return rows.where(replay.where)
+        return lake.held(lambda: _told(lake, replay))
+    try:
+        return lake.held(lambda: _told(lake, replay).where(replay.where or ""))
+    except PySparkException as error:
+        names = ", ".join(_told(lake, replay).columns)
+        raise BadRequest(f"--where is not understood: {sentence_of(error)}\nThere are {names}.", key="where") from None
+
+
+def _told(lake: Lake, replay: Replay) -> DataFrame:
+    rows = _dead_letters(lake, replay) if replay.source == DEAD_LETTERS else _messages(lake)
+    return rows.where("body is not null").withColumn("text", F.col("body").cast("string"))
 
 
 def planned(rows: DataFrame, replay: Replay) -> Plan:
@@ -122,8 +126,7 @@ def planned(rows: DataFrame, replay: Replay) -> Plan:
         F.coalesce("tags", F.array()).alias("tags"),
         (F.col("signature") if is_death else F.lit(None).cast("string")).alias("signature"),
     )
-    with _filter_told(rows):
-        found = kinds.agg(F.count("*").alias("number"), F.max_by(shown, "sequence").alias("example")).collect()
+    found = kinds.agg(F.count("*").alias("number"), F.max_by(shown, "sequence").alias("example")).collect()
     shares = [
         Share(target_of(row.asDict(), replay), row["signature"], row["number"], _example(row["example"]))
         for row in found
@@ -160,17 +163,6 @@ def _dead_letters(lake: Lake, replay: Replay) -> DataFrame:
         over = messages.where("outcome is not null").select("shard", F.col("sequence").alias("moved_to"))
         dead = dead.join(over, ["shard", "moved_to"], "left_anti")
     return dead.join(lived, ["shard", "sequence"], "left").select(*_COLUMNS, *_ABOUT_DEATHS)
-
-
-@contextmanager
-def _filter_told(rows: DataFrame) -> Iterator[None]:
-    """Tell in a sentence what is wrong with a filter; some of it shows only when Spark looks at the rows."""
-    try:
-        yield
-    except PySparkException as error:
-        raise BadRequest(
-            f"--where is not understood: {sentence_of(error)}\nThere are {', '.join(rows.columns)}.", key="where"
-        ) from None
 
 
 def _excerpt() -> Any:

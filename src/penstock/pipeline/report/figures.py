@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +18,10 @@ _POINTS_MAX = 120
 _SHARES = [0.5, 0.9, 0.99]
 _SIGNATURES_MAX = 50
 _QUEUES_MAX = 25
+_OF_MESSAGES = (
+    *CHANNEL, "published_at", "first_assigned_at", "wait_seconds", "work_seconds", "failures", "settled_at", "outcome",
+    "reason", "moved_to",
+)  # fmt: skip
 #: Queues and topics whose depth gets a line of its own.
 DEPTHS_MAX = 4
 
@@ -103,8 +108,9 @@ class Axis:
 
 def figures_of(lake: Lake) -> Figures | None:
     """Return the figures of a lake; None if nothing is in it."""
-    log = lake.read("events").where("channel is not null")
-    messages = lake.read("messages")
+    log = lake.held(lambda: lake.read("events").where("channel is not null").select(*CHANNEL, "kind", "time"))
+    messages = lake.held(lambda: lake.read("messages").select(*_OF_MESSAGES))
+    minutes, letters = (lake.held(partial(lake.read, table)) for table in ("queue_minutes", "dead_letters"))
     first, last = log.agg(F.unix_seconds(F.min("time")), F.unix_seconds(F.max("time"))).collect()[0]
     if first is None:
         return None
@@ -115,9 +121,9 @@ def figures_of(lake: Lake) -> Figures | None:
         until=datetime.fromtimestamp(last, UTC),
         step_seconds=axis.step,
         steps=_steps(axis, log, messages),
-        depths=_deepest(_depths(axis, messages) | _depths_of_topics(axis, lake.read("queue_minutes"))),
+        depths=_deepest(_depths(axis, messages) | _depths_of_topics(axis, minutes)),
         channels=channels[:_QUEUES_MAX],
-        dead_letters=_dead_letters(lake.read("dead_letters")),
+        dead_letters=_dead_letters(letters),
         wait=wait,
         work=work,
     )

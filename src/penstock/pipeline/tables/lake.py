@@ -13,9 +13,11 @@ commit: the JSON has the number after the last, and must not be there yet.
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.errors import Unavailable
@@ -31,6 +33,8 @@ COMMITS_KEPT = 100
 _STAGING_AGE_SECONDS = 86400.0
 #: The file of a commit takes milliseconds to be written; if it is not whole after so long it never will be.
 _WRITING_SECONDS = 30.0
+#: How often reading is begun anew because of a commit.
+_ATTEMPTS = 10
 
 
 @dataclass(slots=True)
@@ -75,6 +79,29 @@ class Lake:
         if paths is None:
             paths = [table] if self.files.exists(table) else []
         return self._frame(table, self.files.url(table), [self.files.url(path) for path in paths])
+
+    def held(self, choose: Callable[[], DataFrame]) -> DataFrame:
+        """Return rows that `choose` reads, kept beside the lake: whatever is committed while they are used, they stay.
+
+        Files are listed first and read later, and a commit takes some away; then it is begun anew.
+        """
+        for _ in range(_ATTEMPTS):
+            self.refresh()
+            number = self.last.number
+            rows = choose()
+            self.refresh()
+            if self.last.number != number:
+                continue
+            try:
+                return rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+            except PySparkException:
+                self.refresh()
+                if self.last.number == number:
+                    raise
+        raise Unavailable(
+            f"the lake {self.files.root} changes faster than it can be read; stop `pipeline run` for the time being",
+            key="lake",
+        )
 
     def paths(self, table: str, places: Iterable[tuple[str, str]] | None = None) -> list[str]:
         """Return the files of a table, or of some days and folders of it."""
