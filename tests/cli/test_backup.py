@@ -122,12 +122,20 @@ def test_a_file_that_is_there_is_replaced_by_force_only(served: Served, tmp_path
     assert head_of(tmp_path / "file").messages == MESSAGES
 
 
+def test_what_is_no_file_is_never_replaced(served: Served, tmp_path: Path) -> None:
+    """A device or a pipe would be gone, and its name a file."""
+    os.mkfifo(tmp_path / "pipe")
+    done = run("backup", tmp_path / "pipe", "--force", url=url_of(served))
+    assert (done.exit_code, (tmp_path / "pipe").is_fifo()) == (2, True)
+    assert "pipe is no file" in done.stderr
+
+
 def test_a_store_in_use_is_told_with_what_to_do(served: Served, tmp_path: Path) -> None:
     """Instead of waiting, or of reading half of it."""
     done = run("backup", tmp_path / "file", "--data", served.data)
     assert done.exit_code == 1
     assert "is in use by the process" in done.stderr
-    assert "A broker that runs is backed up without --data and --store" in done.stderr
+    assert ". A broker that runs is backed up without --data and --store" in done.stderr.replace("\n", " ")
 
 
 def test_whoever_may_not_administer_everything_is_refused(served: Served, tmp_path: Path) -> None:

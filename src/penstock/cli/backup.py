@@ -94,6 +94,8 @@ def _where(data: Path | None, store: str | None) -> Path | str | None:
 
 
 def _free(target: Path, *, force: bool) -> Path:
+    if target.exists() and not target.is_file():
+        raise BadRequest(f"{target} is no file, and a backup is one", key="backup")
     if target.exists() and not force:
         raise ObjectAlreadyExists(f"{target} is there already; --force replaces it", key="backup")
     return target
@@ -108,7 +110,7 @@ async def _back_up(where: Path | str, target: Path, tell: Tell, *, verify: bool)
             return await broker.backup(target, tell=tell, verify=verify)
     except StoreInUse as error:
         raise StoreInUse(
-            f"{error.message} A broker that runs is backed up without --data and --store", key="store"
+            f"{error.message.rstrip('.')}. A broker that runs is backed up without --data and --store", key="store"
         ) from None
 
 
