@@ -26,8 +26,8 @@ class Sqlite(Store):
         self._failed: StoreFailed | None = None
 
     def open(self) -> Recovered:
-        self._log = log = sqlite3.connect(self._path, check_same_thread=False, timeout=0)
         try:
+            self._log = log = sqlite3.connect(self._path, check_same_thread=False, timeout=0)
             log.executescript(SETUP)
         except sqlite3.OperationalError as error:
             raise StoreInUse(f"{self._path} cannot be had: {error}", key="store") from None

@@ -10,7 +10,7 @@ import pytest
 
 from examples.own_store import Sqlite
 from penstock import Broker
-from penstock.model.errors import StoreFailed
+from penstock.model.errors import StoreFailed, StoreInUse
 from penstock.testing.stores import message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +68,13 @@ async def test_a_broker_runs_on_it(tmp_path: Path) -> None:
             await broker.complete(each)
     async with Broker.open(Sqlite(str(path))) as broker:
         assert [each.body for each in await broker.poll_many("orders", 100)] == [b"%d" % one for one in range(40, 100)]
+
+
+async def test_a_place_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+    """Whatever SQLite has against it."""
+    with pytest.raises(StoreInUse, match="unable to open database file"):
+        async with Broker.open(Sqlite(str(tmp_path / "missing" / "log.db"))):
+            pass
 
 
 def test_the_first_failure_is_the_last_try(tmp_path: Path) -> None:
