@@ -37,7 +37,7 @@ async def work(stub: BrokerAsyncStub) -> None:
         sequences = [message.sequence for message in response.messages]
         done += len(sequences)
         if sequences:
-            await stream.write(pb.SubscribeRequest(complete=sequences, label=done, leave=done == ORDERS))
+            await stream.write(pb.SubscribeRequest(complete=sequences, label=done, leave=done >= ORDERS))
         for settled in response.settled:
             print(f"{settled.label} are settled, and that is on disk")
 
