@@ -29,6 +29,9 @@ _WORKED = ("finish", "fail", "release", "drop", "delete", "unsubscriber")
 #: A row that is there already comes in as a step of one of these kinds, before all new ones.
 _WAITING, _HELD, _DONE = _KNOWN = ("waiting", "held", "settled")
 
+#: So many messages at most are compared with so many passes of each subscriber.
+_SPAN = 256
+
 #: Columns of the row that the publish fills, and of the record that it comes from.
 _PUBLISH = {
     "published_at": "time",
@@ -67,20 +70,31 @@ def _steps_before(known: DataFrame) -> DataFrame:
 
 def _passes(log: DataFrame, steps: DataFrame) -> DataFrame:
     """Return a step for each message of the stretches that passing subscribers were given."""
+    last = F.coalesce("last_sequence", "sequence")
     stretches = log.where("kind = 'pass'").select(
         F.col("shard").alias("of_shard"),
         F.col("channel").alias("of_channel"),
         F.col("sequence").alias("first"),
-        F.coalesce("last_sequence", "sequence").alias("last"),
+        last.alias("last"),
+        F.explode(F.sequence(_span_of(F.col("sequence")), _span_of(last))).alias("span"),
         F.col("subscriber").alias("of_subscriber"),
         *("kind", "position", "time", "client"),
     )
     passed = steps.where("channel_type = 'topic'").select("shard", "sequence", *CHANNEL).distinct()
-    same = (F.col("of_shard") == F.col("shard")) & (F.col("of_channel") == F.col("channel"))
+    same = (
+        (F.col("of_shard") == F.col("shard"))
+        & (F.col("of_channel") == F.col("channel"))
+        & (F.col("span") == _span_of(F.col("sequence")))
+    )
     joined = passed.join(stretches, same & F.col("sequence").between(F.col("first"), F.col("last")))
     return joined.withColumn("subscriber", F.col("of_subscriber")).drop(
-        "of_shard", "of_channel", "first", "last", "of_subscriber"
+        "of_shard", "of_channel", "first", "last", "span", "of_subscriber"
     )
+
+
+def _span_of(sequence: Column) -> Column:
+    """Return in which span of sequences one is: messages and passes of a span meet, instead of all of a topic."""
+    return F.floor(sequence / _SPAN)
 
 
 def _endings(log: DataFrame, steps: DataFrame) -> DataFrame:
