@@ -1,5 +1,6 @@
 """`GET /api/v1/backup`: for as long as somebody reads it, however slowly, everybody else is served."""
 
+import asyncio
 import http.client
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -8,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.runtime.backup import Backup
+from penstock.server.http.connection import HttpConnection
+from penstock.store.memory import Memory
 from penstock.sync import Client, connect
 from tests.served import FREE_PORTS, Served
+from tests.server.inside import inside
+from tests.server.raw import Raw
 
 MESSAGES = 20
 #: Far more than fits into buffers on the way.
@@ -78,6 +84,26 @@ def test_a_broker_that_stops_cuts_the_answer_off(served: Served) -> None:
         served.stop()
         with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
             answer.read()
+
+
+async def test_a_server_that_stops_leaves_nothing_of_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process may go on, as one that stands by: then neither a connection nor the old broker stays in memory."""
+    is_full, pause = asyncio.Event(), HttpConnection.pause_writing
+
+    def pause_writing(connection: HttpConnection) -> None:
+        pause(connection)
+        is_full.set()
+
+    monkeypatch.setattr(HttpConnection, "pause_writing", pause_writing)
+    async with inside(Memory()) as (host, port):
+        async with penstock.connect(f"penstock://{host}:{port}") as client:
+            await client.enqueue_many("orders", [BODY] * MESSAGES)
+        peer = Raw((host, port)).send(f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await is_full.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    peer.close()
 
 
 def test_nothing_is_backed_up_for_who_asks_for_the_head_alone(served: Served) -> None:

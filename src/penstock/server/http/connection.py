@@ -110,8 +110,11 @@ class HttpConnection(asyncio.Protocol, Timed):
         return inf
 
     def stop(self) -> None:
-        """Close; nothing is held."""
-        self._transport.close()
+        """Close; nothing is held. Whoever is still there when it is told again does not read what it asked for."""
+        if self._transport.is_closing():
+            self._transport.abort()
+        else:
+            self._transport.close()
 
     def _wait(self, seconds: float) -> None:
         """Have a turn if nothing else happens until then."""
