@@ -8,10 +8,12 @@ import pytest
 
 from penstock.engine.readers import Retention
 from penstock.model.access import Access
-from penstock.model.errors import PenstockError, StoreFailed
+from penstock.model.errors import PenstockError, StoreFailed, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.names import NO_TAGS, QueueKey
+from penstock.protocols.grpc import messages, streams
 from penstock.protocols.grpc.callers import Caller, Callers
+from penstock.protocols.grpc.messages import REQUEST_BYTES_MAX
 from penstock.protocols.grpc.streams import BATCHES_MAX, Batches
 from penstock.protocols.grpc.subscribing import RESPONSE_MESSAGES, Subscriber
 from penstock.runtime.runtime import Runtime
@@ -142,6 +144,27 @@ async def test_who_does_not_read_what_became_of_settlements_is_not_read_from(cal
         pass
     assert not session.is_full
     session.lost()
+
+
+async def test_what_would_hold_everybody_up_is_not_read(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some megabytes of empty messages would be gigabytes and seconds."""
+    field = pb.EnqueueStreamRequest.DESCRIPTOR.fields_by_name["messages"].number << 3 | 2
+    session = Batches(caller, lambda: None)
+    monkeypatch.setattr(streams, "read", None)
+    with pytest.raises(TooLarge, match="transaction_operations_max"):
+        session.hear(bytes([field, 0]) * 10**6)
+    session.lost()
+    with pytest.raises(TooLarge, match="a PollRequest of 4194305 bytes"):
+        messages.read(pb.PollRequest, bytes(REQUEST_BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize("more", [b"", b"\x0a", b"\x0a\xff", b"\xff" * 30, b"\x0b\x0c\x0d"])
+async def test_fields_are_counted_in_whatever_is_sent(more: bytes) -> None:
+    """Of all kinds there are, and in what is cut off or is no message at all."""
+    one = pb.EnqueueStreamRequest(queue="q", confirm=pb.CONFIRM_SYNC, messages=[pb.NewMessage(body=bytes(300))] * 3)
+    data = one.SerializeToString() + b"\x79" + bytes(8) + b"\x7d" + bytes(4)
+    assert [messages.has_more_fields(data, most) for most in (5, 6, 7)] == [True, True, False]
+    messages.has_more_fields(data + more, 20)
 
 
 async def test_nothing_is_confirmed_before_it_is_on_disk(runtime: Runtime, caller: Caller, store: HeldStore) -> None:

@@ -27,14 +27,9 @@ def enqueue(caller: Caller, request: pb.EnqueueRequest, now: float) -> pb.Enqueu
 def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) -> pb.EnqueueStreamResponse:
     """Publish the messages of a batch, each for itself."""
     caller.port.check_room()
-    count, most = len(request.messages), caller.limits.transaction_operations_max
-    if count > most:
-        raise TooLarge(
-            f"a batch of {count} messages is too large; at most {most} are allowed (transaction_operations_max)",
-            key="messages",
-            size=count,
-            limit=most,
-        )
+    most = caller.limits.transaction_operations_max
+    if len(request.messages) > most:
+        raise too_many(most)
     otherwise = _channel(caller, request) if request.WhichOneof("channel") else None
     response = pb.EnqueueStreamResponse()
     sequences: list[int] = []
@@ -53,6 +48,15 @@ def enqueue_batch(caller: Caller, request: pb.EnqueueStreamRequest, now: float) 
             response.duplicates.append(place)
     response.sequences.extend(sequences)
     return response
+
+
+def too_many(most: int) -> TooLarge:
+    """Return the error that a batch has more messages than it may."""
+    return TooLarge(
+        f"the batch has too many messages; at most {most} are allowed (transaction_operations_max)",
+        key="messages",
+        limit=most,
+    )
 
 
 def _publish_body(caller: Caller, body: bytes, channel: Channel, now: float) -> int:

@@ -9,12 +9,14 @@ from penstock.model.errors import PenstockError
 from penstock.model.stages import Level
 from penstock.protocols.grpc.callers import Caller
 from penstock.protocols.grpc.errors import closing
-from penstock.protocols.grpc.messages import level_of, read
-from penstock.protocols.grpc.publishing import enqueue_batch
+from penstock.protocols.grpc.messages import has_more_fields, level_of, read
+from penstock.protocols.grpc.publishing import enqueue_batch, too_many
 from penstock.v1 import broker_pb2 as pb
 
 #: Batches of one stream that are not confirmed, or whose responses its peer does not read, before no more are read.
 BATCHES_MAX = 1000
+#: What a batch may say beside its messages: the tags of its queue, and little else.
+FIELDS_BESIDES = 1000
 
 
 class Session(ABC):
@@ -107,6 +109,9 @@ class Batches(Session):
 
     def hear(self, data: bytes) -> None:
         """Publish a batch."""
+        most = self._caller.limits.transaction_operations_max
+        if has_more_fields(data, most + FIELDS_BESIDES):
+            raise too_many(most)
         request = read(pb.EnqueueStreamRequest, data)
         level = level_of(request.confirm, "confirm", Level.SYNC)
         batch = _Batch(enqueue_batch(self._caller, request, self._port.now()).SerializeToString())
