@@ -382,6 +382,13 @@ def test_every_damage_is_seen(tmp_path: Path) -> None:
             check_backup(path)
 
 
+def test_a_backup_that_was_made_with_fewer_messages_than_it_says_is_seen(tmp_path: Path) -> None:
+    """Although each of its parts is sound."""
+    pieces = parts_of(Head(7, 1.0, 6, 100), [array("Q", range(1, 6))], lambda some: [message(one) for one in some], b"")
+    with pytest.raises(StoreDamaged):
+        write_backup(tmp_path / "backup", pieces)
+
+
 def test_a_part_of_another_backup_is_seen(tmp_path: Path) -> None:
     """And a part that is missing, although each is whole."""
     path = tmp_path / "backup"
