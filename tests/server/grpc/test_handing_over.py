@@ -133,6 +133,17 @@ async def test_a_door_that_closes_waits_for_what_was_begun(runtime: Runtime, sto
     assert pb.EnqueueResponse.FromString(await calling).receipt.sequence
 
 
+async def test_what_went_with_its_queue_before_it_was_sent_is_not_sent(runtime: Runtime, caller: Caller) -> None:
+    """Its peer could not settle it."""
+    news = asyncio.Event()
+    session = Subscriber(caller, lambda: bytes(16), news.set)
+    session.hear(pb.SubscribeRequest(subscription=pb.Subscription(queue="orders")).SerializeToString())
+    await news.wait()
+    runtime.engine.delete(ORDERS, runtime.now())
+    assert not pb.SubscribeResponse.FromString(session.next_response() or b"").messages
+    session.lost()
+
+
 async def test_who_does_not_read_what_became_of_settlements_is_not_read_from(caller: Caller) -> None:
     """Until it has read: nothing gathers for it without an end."""
     session = Subscriber(caller, lambda: bytes(16), lambda: None)
