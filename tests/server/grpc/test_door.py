@@ -243,6 +243,14 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, HEADERS = b"\0\0\0\4\0\0\0\0\0", b"\0\0\5\1\4\0\0\0\1"
 
 
+async def test_a_peer_that_answers_no_ping_is_left_when_its_time_is_over(serve: Serve) -> None:
+    """What it holds is given to others then, and not after a minute of the library's own."""
+    served = serve("--limit", "grpc_alive_seconds=1", "--limit", "stalled_seconds=1")
+    host, _, port = served.grpc.rpartition(":")
+    with Raw((host, int(port))) as peer:
+        await asyncio.to_thread(peer.send(PREFACE + SETTINGS).rest)
+
+
 async def test_nobody_notices_nonsense(served: Served, connect: Connect) -> None:
     """Bytes that are no HTTP/2, frames that are damaged, cut off, or announce more than comes."""
     stub, choice = connect(served), random.Random(7)

@@ -100,6 +100,7 @@ def _options(limits: ServerLimits, body_bytes_max: int) -> list[tuple[str, int]]
         ("grpc.max_connection_idle_ms", _milliseconds(limits.grpc_idle_seconds)),
         ("grpc.keepalive_time_ms", _milliseconds(limits.grpc_alive_seconds)),
         ("grpc.keepalive_timeout_ms", _milliseconds(limits.stalled_seconds)),
+        ("grpc.http2.ping_timeout_ms", _milliseconds(limits.stalled_seconds)),  # a minute, whatever the above says
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(limits.grpc_ping_seconds_min)),
     ]
