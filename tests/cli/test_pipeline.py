@@ -32,6 +32,14 @@ def test_a_table_that_is_none_is_told() -> None:
     assert done.output == "penstock: --from must be messages or dead_letters\n"
 
 
+@pytest.mark.parametrize("place", ["missing/report.html", ""])
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path, place: str) -> None:
+    """Before all of it is worked out."""
+    done = run("report", "--lake", "nowhere", "--output", str(tmp_path / place))
+    assert done.exit_code == 2
+    assert done.output.startswith(f"penstock: --output: {tmp_path / place} cannot be written")
+
+
 def test_a_broker_or_master_that_is_none_is_told() -> None:
     """The same."""
     done = run("run", "--lake", "nowhere", "--url", "penstock://127.0.0.1:1")

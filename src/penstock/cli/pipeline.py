@@ -89,6 +89,10 @@ def report(
 ) -> None:
     """Write a page with plots: throughput, depths, waits, work, retries, the worst queues, dead letters."""
     with errors_told():
+        if output.is_dir() or not output.absolute().parent.is_dir():
+            raise BadRequest(
+                f"--output: {output} cannot be written; name a file in a directory that exists", key="output"
+            )
         spark = _spark(master)
         from penstock.pipeline.jobs.report import write_report  # noqa: PLC0415
 
