@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.engine.readers import Retention
-from penstock.model.access import Access
-from penstock.model.errors import PenstockError, StoreFailed, TooLarge
+from penstock.model.access import Access, Action
+from penstock.model.errors import PenstockError, PermissionDenied, StoreFailed, TooLarge
 from penstock.model.limits import Limits
 from penstock.model.names import NO_TAGS, QueueKey
 from penstock.protocols.grpc import messages, streams
@@ -131,6 +131,16 @@ async def test_a_door_that_closes_waits_for_what_was_begun(runtime: Runtime, sto
     store.let_go()
     await leaving
     assert pb.EnqueueResponse.FromString(await calling).receipt.sequence
+
+
+async def test_a_temporary_queue_is_written_to_and_not_read(caller: Caller) -> None:
+    """It belongs to a connection of another protocol; who is told its name may answer to it."""
+    name = f"temp.{bytes(16).hex()}.replies"
+    caller.access = Access("poor", {Action.CONSUME: ("*",)})
+    caller.check(Action.PUBLISH, name)
+    for action in (Action.CONSUME, Action.ADMINISTER):
+        with pytest.raises(PermissionDenied):
+            caller.check(action, name)
 
 
 async def test_what_went_with_its_queue_before_it_was_sent_is_not_sent(runtime: Runtime, caller: Caller) -> None:
