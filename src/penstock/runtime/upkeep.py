@@ -106,9 +106,11 @@ class Upkeep:
             with in_small_turns():
                 yield capture
         finally:
-            capture.end()  # a thread may still be at work for somebody who waits no longer
-            runtime.keeping.end()
-            self._capture = None
+            try:  # a thread may still be at work for somebody who waits no longer, and the loop does not wait for it
+                await self._loop.run_in_executor(None, capture.end)
+            finally:
+                runtime.keeping.end()
+                self._capture = None
 
     async def backup(self, path: str | os.PathLike[str], tell: Tell, *, verify: bool) -> int:
         """Write the present state to a file, while everything goes on; returns the size of the file."""
