@@ -13,6 +13,7 @@ from penstock.model.limits import Limits
 from penstock.model.names import NO_TAGS, QueueKey
 from penstock.protocols.grpc import messages, streams
 from penstock.protocols.grpc.callers import Caller, Callers
+from penstock.protocols.grpc.managing import create_queue
 from penstock.protocols.grpc.messages import REQUEST_BYTES_MAX
 from penstock.protocols.grpc.streams import BATCHES_MAX, Batches
 from penstock.protocols.grpc.subscribing import RESPONSE_MESSAGES, Subscriber
@@ -141,6 +142,17 @@ async def test_a_temporary_queue_is_written_to_and_not_read(caller: Caller) -> N
     for action in (Action.CONSUME, Action.ADMINISTER):
         with pytest.raises(PermissionDenied):
             caller.check(action, name)
+
+
+async def test_dead_letters_go_where_their_maker_may_publish(caller: Caller, runtime: Runtime) -> None:
+    """Else own rejects would be a way around that."""
+    caller.access = Access("poor", {Action.ADMINISTER: ("*",)})
+    for dead_letter in ("", "DLQ.wool"):
+        settings = pb.QueueSettings(dead_letter=dead_letter)
+        assert create_queue(caller, pb.CreateQueueRequest(queue="wool", settings=settings), runtime.now())
+    request = pb.CreateQueueRequest(queue="silk", settings=pb.QueueSettings(dead_letter="secret"))
+    with pytest.raises(PermissionDenied):
+        create_queue(caller, request, runtime.now())
 
 
 async def test_what_went_with_its_queue_before_it_was_sent_is_not_sent(runtime: Runtime, caller: Caller) -> None:
