@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
+from grpc import aio
 
 from penstock.engine.readers import Retention
 from penstock.model.access import Access, Action
@@ -132,6 +135,23 @@ async def test_a_door_that_closes_waits_for_what_was_begun(runtime: Runtime, sto
     store.let_go()
     await leaving
     assert pb.EnqueueResponse.FromString(await calling).receipt.sequence
+
+
+async def test_who_calls_while_a_door_closes_is_told_so(runtime: Runtime) -> None:
+    """Whoever it is, and whatever is called."""
+    service = Service(runtime, Nobody(), Callers(runtime, lambda: bytes(16)), Calls(runtime))
+    await service.leave(0)
+    details: Any = SimpleNamespace(method="/penstock.v1.Broker/Enqueue", invocation_metadata=())
+    handler: Any = service.service(details)
+    told: list[str] = []
+
+    async def abort(code: grpc.StatusCode, text: str, metadata: object) -> None:
+        told.append(f"{code.name}: {text}")
+        raise aio.AbortError
+
+    with pytest.raises(aio.AbortError):
+        await handler.stream_stream(None, SimpleNamespace(abort=abort))
+    assert told == ["UNAVAILABLE: the broker is closing; try again in a moment"]
 
 
 async def test_a_temporary_queue_is_written_to_and_not_read(caller: Caller) -> None:
