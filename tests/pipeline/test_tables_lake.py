@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -17,6 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.errors import BadRequest
+from penstock.pipeline.jobs import run as job
+from penstock.pipeline.log_client import LogClient
 from penstock.pipeline.tables.events import events
 from penstock.pipeline.tables.files import Files
 from penstock.pipeline.tables.lake import Lake, LakeChanged, Staging
@@ -162,6 +164,37 @@ def test_rows_that_are_held_stay_while_others_commit(spark: SparkSession, old: P
 
     rows = lake.held(choose)
     staged(other, OLD).commit({"0": 3})
+    assert sorted((row["position"], row["kind"]) for row in rows.collect()) == told(NEW)
+
+
+def test_files_that_go_while_they_are_read_are_read_anew(
+    spark: SparkSession, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By who holds rows, and by who takes a batch in while another compacts the lake."""
+    place = tmp_path / "lake"
+    shutil.copytree(old, place)
+    lake, other = Lake(spark, str(place)), Lake(spark, str(place))
+    commits = iter([NEW, OLD])
+
+    def taking(lake: Lake, _batch: DataFrame, _headers: object) -> None:
+        rows = lake.read("events")
+        other.refresh()
+        for records in islice(commits, 1):
+            staged(other, records).commit({"0": other.last.number + 1})
+        rows.collect()
+
+    monkeypatch.setattr(job, "take_in", taking)
+    job.Batches(lake, LogClient("http://127.0.0.1:1"), print)._taken(lake.read("events"))
+
+    refreshes, refresh = count(), lake.refresh
+
+    def refreshing() -> None:
+        refresh()
+        if next(refreshes) == 1:
+            staged(other, NEW).commit({"0": 4})
+
+    monkeypatch.setattr(lake, "refresh", refreshing)
+    rows = lake.held(lambda: lake.read("events"))
     assert sorted((row["position"], row["kind"]) for row in rows.collect()) == told(NEW)
 
 

@@ -4,10 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
-
 from penstock.model.errors import Unavailable
-from penstock.pipeline.tables.lake import Lake, LakeChanged
+from penstock.pipeline.tables.lake import READ_FAILED, Lake, LakeChanged
 from penstock.pipeline.tables.refresh import ROWS_PER_FILE, gathered
 from penstock.pipeline.tables.schemas import TABLES
 from penstock.pipeline.tables.stretches import name_events, name_files, spans_of
@@ -70,7 +68,7 @@ def _compacted(lake: Lake, table: str, directories: list[str]) -> tuple[int, int
             return 0, 0
         try:
             return len(files), _rewrite(lake, table, files)
-        except (LakeChanged, PySparkException):
+        except (LakeChanged, *READ_FAILED):
             lake.refresh()
             if lake.last.number == number:
                 raise

@@ -14,7 +14,7 @@ from penstock.model.errors import PenstockError, Unavailable
 from penstock.pipeline.jobs.session import sentence_of
 from penstock.pipeline.log_client import LogClient
 from penstock.pipeline.source import register
-from penstock.pipeline.tables.lake import CHECKPOINT, COMMITS_KEPT, Commit, Lake, LakeChanged
+from penstock.pipeline.tables.lake import CHECKPOINT, COMMITS_KEPT, READ_FAILED, Commit, Lake, LakeChanged
 from penstock.pipeline.tables.refresh import take_in
 
 Tell = Callable[[str], None]
@@ -102,7 +102,7 @@ class Batches:
             number = self.lake.last.number
             try:
                 return take_in(self.lake, batch, self._signature_headers)
-            except (LakeChanged, PySparkException):
+            except (LakeChanged, *READ_FAILED):
                 self.lake.refresh()
                 if self.lake.last.number == number:
                     raise

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,8 @@ COMMITS_KEPT = 100
 _STAGING_AGE_SECONDS = 86400.0
 #: The file of a commit takes milliseconds to be written; if it is not whole after so long it never will be.
 _WRITING_SECONDS = 30.0
+#: What Spark raises when a file that it has listed is gone: PySpark passes some errors of Java on as they are.
+READ_FAILED = (PySparkException, Py4JJavaError)
 #: How often reading is begun anew because of a commit.
 _ATTEMPTS = 10
 
@@ -94,7 +97,7 @@ class Lake:
                 continue
             try:
                 return rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-            except PySparkException:
+            except READ_FAILED:
                 self.refresh()
                 if self.last.number == number:
                     raise
