@@ -1,5 +1,6 @@
 """Who writes to a database: one at a time, whoever is silent loses it, and whoever lost it knows before it does harm."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from penstock.model.errors import StoreAway, StoreFailed, StoreUnreadable
 from penstock.store.postgresql import tenure as module
-from penstock.store.postgresql.tenure import FRESH_SECONDS, SILENT_SECONDS, TABLES, Tenure
+from penstock.store.postgresql.tenure import FRESH_SECONDS, HUNG_SECONDS, SILENT_SECONDS, TABLES, Tenure
 from tests.postgres import PATIENCE, Postgres
 
 
@@ -17,9 +18,18 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds = 1000.0
+        self.looks = 0
 
     def __call__(self) -> float:
+        self.looks += 1
         return self.seconds
+
+    def let_others_look(self) -> None:
+        """Wait until somebody in another thread has looked at it some times."""
+        begun, until = time.monotonic(), self.looks + 5
+        while self.looks < until:
+            assert time.monotonic() - begun < PATIENCE
+            time.sleep(0.001)
 
 
 @pytest.fixture
@@ -50,6 +60,14 @@ def make(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Te
 def connect_to(url: str) -> Callable[[str], "psycopg.Connection[Any]"]:
     """Return what opens sessions."""
     return lambda name: psycopg.connect(url, autocommit=True, application_name=name)
+
+
+def beats(url: str) -> int:
+    """Return how often the one who writes has beaten."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT beat FROM penstock.beats").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def silenced(standby: Tenure, clock: Clock) -> bool:
@@ -120,6 +138,24 @@ def test_who_was_stopped_asks_before_it_goes_on(make: Callable[..., Tenure]) -> 
     clock.seconds += FRESH_SECONDS + 0.01
     with pytest.raises(StoreFailed):
         first.check()
+
+
+def test_who_hangs_beats_no_more(make: Callable[..., Tenure], url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread goes on while its event loop does not; when that goes on in time, nothing has happened."""
+    monkeypatch.setattr(module, "BEAT_SECONDS", 0.001)
+    clock = Clock()
+    tenure = make(clock)
+    assert tenure.contend()
+    tenure.check()
+    clock.seconds += HUNG_SECONDS + 0.1
+    clock.let_others_look()
+    beat = beats(url)
+    clock.let_others_look()
+    assert beats(url) == beat
+
+    tenure.check()
+    clock.let_others_look()
+    assert beats(url) > beat
 
 
 def test_two_standbys_do_not_fight(make: Callable[..., Tenure]) -> None:

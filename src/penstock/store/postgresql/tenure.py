@@ -38,6 +38,8 @@ BEAT_SECONDS = 0.4
 FRESH_SECONDS = 1.2
 #: For so long a standby sees no beat before it takes over; what is more than the above is room for what is on its way.
 SILENT_SECONDS = 1.5
+#: A broker that has asked nothing for so long hangs: it beats no more. Idle ones ask each second.
+HUNG_SECONDS = 10.0
 #: In these PostgreSQL has to answer somebody who has to know at once.
 ANSWER_SECONDS = 2.0
 
@@ -92,6 +94,8 @@ class Tenure:
         #: Held by whoever asks the database something.
         self._asking = threading.Lock()
         self._beaten_at = 0.0
+        #: When this broker last asked; None before it first did: whoever recovers may take long.
+        self._asked_at: float | None = None
         self._failure: str | None = None
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -181,7 +185,10 @@ class Tenure:
         """Raise if somebody else may be writing; asks the database if that is not known for sure."""
         if self._failure is not None:
             raise StoreFailed(self._failure, key="store")
-        if self._thread is None or self._clock() - self._beaten_at <= FRESH_SECONDS:
+        if self._thread is None:
+            return
+        self._asked_at = now = self._clock()
+        if now - self._beaten_at <= FRESH_SECONDS:
             return
         if not self._asking.acquire(timeout=ANSWER_SECONDS):
             self._failure = f"PostgreSQL has not answered for {self._clock() - self._beaten_at:.1f} seconds"
@@ -193,10 +200,15 @@ class Tenure:
 
     def _run(self) -> None:
         while not self._is_over.wait(BEAT_SECONDS):
+            if self._hangs():
+                continue
             with self._asking, suppress(StoreFailed):
                 self._beat()
             if self._failure is not None:
                 return
+
+    def _hangs(self) -> bool:
+        return self._asked_at is not None and self._clock() - self._asked_at > HUNG_SECONDS
 
     def _beat(self) -> None:
         """Say that this broker is there, unless another has taken its place."""
