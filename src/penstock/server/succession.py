@@ -6,6 +6,7 @@ served whenever it is this broker's turn; until then, and again after it was los
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ LOG = logging.getLogger("penstock.standby")
 CONTEND_SECONDS = 0.1
 #: The longest wait between two tries to reach a store that is away; each is twice as long as the one before.
 AWAY_SECONDS_MAX = 1.0
+#: A store that was lost sooner after it was had is had again the more slowly.
+SETTLED_SECONDS = 5.0
 #: What may be over when it is tried again; anything else wants a person.
 _PASSING = (StoreAway, StoreFailed, StoreInUse)
 
@@ -99,9 +102,13 @@ class Succession:
         except _PASSING as error:
             self._wait_longer()
             return str(error)
-        self._wait_seconds = CONTEND_SECONDS
         await server.open(self._doorways, self._say)
+        began = time.monotonic()
         await self._until_over(runtime)
+        if time.monotonic() - began < SETTLED_SECONDS:
+            self._wait_longer()  # a full disk, say: the store can be had again and again, and fails at the first commit
+        else:
+            self._wait_seconds = CONTEND_SECONDS
         await server.stop()
         return None if runtime.failure is None else str(runtime.failure)
 
