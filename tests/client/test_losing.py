@@ -243,16 +243,18 @@ async def test_a_closed_client_says_so(served: Served) -> None:
         ("penstock://a:1,b,[::1]:2,[::1]/", [("a", 1), ("b", 8080), ("::1", 2), ("::1", 8080)], (None, "")),
         ("penstock://us%40er:p%3Aw@host:1", [("host", 1)], ("us@er", "p:w")),
         ("penstocks://user@host", [("host", 8080)], ("user", "")),
+        ("http://127.0.0.1:8080", [("127.0.0.1", 8080)], (None, "")),
+        ("https://host:1/", [("host", 1)], (None, "")),
     ],
 )
 def test_urls(url: str, hosts: list[tuple[str, int]], login: tuple[str | None, str]) -> None:
     """Hosts with ports, and a login."""
     target = target_of(url)
     assert (list(target.hosts), (target.user, target.secret)) == (hosts, login)
-    assert (target.tls is not None) == url.startswith("penstocks")
+    assert (target.tls is not None) == url.startswith(("penstocks", "https"))
 
 
-@pytest.mark.parametrize("url", ["", "host:1", "http://host", "penstock://", "penstock://a:b", "penstock://a:0", 5])
+@pytest.mark.parametrize("url", ["", "host:1", "ftp://host", "penstock://", "penstock://a:b", "penstock://a:0", 5])
 def test_urls_that_name_nothing(url: str) -> None:
     """A mistake is told before anything is opened."""
     with pytest.raises(BadRequest):

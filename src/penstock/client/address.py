@@ -7,7 +7,8 @@ from urllib.parse import unquote
 from penstock.model.errors import BadRequest
 
 PORT_DEFAULT = 8080
-_SCHEMES = {"penstock": False, "penstocks": True}
+#: Whether each is spoken by TLS; `penstock serve` prints its general door as http or https.
+_SCHEMES = {"penstock": False, "penstocks": True, "http": False, "https": True}
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,7 +22,7 @@ class Target:
 
 
 def target_of(url: object, tls: ssl.SSLContext | None = None) -> Target:
-    """Return what a URL names; `penstocks:` stands for TLS, with a context of one's own if it is given."""
+    """Return what a URL names; `penstocks:` and `https:` stand for TLS, with a context of one's own if it is given."""
     if not isinstance(url, str):
         raise BadRequest(f"url must be a text, not {url!r}", key="url")
     scheme, mark, rest = url.partition("://")
