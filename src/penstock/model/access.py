@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from penstock.model.errors import PermissionDenied
 
+#: Matches no name.
+_NOTHING = "(?!)"
+
 
 class Action(StrEnum):
     """What can be permitted on a channel."""
@@ -45,7 +48,12 @@ class Access:
                 f"the user {self.user!r} may not {action.value} on {channel!r}", key="channel", channel=channel
             )
 
+    def check_somewhere(self, action: Action) -> None:
+        """Raise if there is no queue or topic to which the user may do this."""
+        if self._tests[action].pattern == _NOTHING:
+            raise PermissionDenied(f"the user {self.user!r} may not {action.value} on anything", key="channel")
+
 
 def _test_of(patterns: Iterable[str]) -> re.Pattern[str]:
     parts = [".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns]
-    return re.compile("|".join(parts) if parts else r"(?!)", re.DOTALL)
+    return re.compile("|".join(parts) if parts else _NOTHING, re.DOTALL)

@@ -219,6 +219,20 @@ def test_who_may_write(serve: Serve, tmp_path: Path) -> None:
         staged(BrokerClient(url(served)), batch, rows_of("orders.eu", 2))
 
 
+def test_who_may_publish_nowhere_stages_nothing(serve: Serve, tmp_path: Path) -> None:
+    """Nor does it decide about a query, or throw away what others have staged."""
+    file = UserFile(tmp_path / "users.toml")
+    file.add(User("reader", hashed("secret"), {Action.CONSUME: ["*"], Action.PUBLISH: []}))
+    served = serve(*FREE_PORTS, "--users", str(file.path))
+    client = BrokerClient(url(served, "reader:secret@"))
+    with pytest.raises(PermissionDenied, match="may not publish on anything"):
+        client.send("POST", "/stages/a", b"x")
+    with pytest.raises(PermissionDenied, match="may not publish on anything"):
+        client.send("DELETE", "/stages/a")
+    with pytest.raises(PermissionDenied, match="may not publish on anything"):
+        publish(client, Batch("q", 2**62, is_stream=True), [], 0)
+
+
 def test_a_broker_in_memory_takes_them_too(serve: Serve) -> None:
     """With a place of its own for stages."""
     served = serve()

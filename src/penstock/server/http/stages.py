@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from penstock.engine.port import Write
+from penstock.model.access import Action
 from penstock.model.errors import BadRequest
 from penstock.model.names import checked_name
 from penstock.runtime.runtime import Runtime
@@ -30,7 +31,7 @@ class Decision(msgspec.Struct):
 
 
 class Stages:
-    """See the module. Whoever may publish to all channels that the rows name may write them."""
+    """See the module. Whoever may publish to all channels that the rows name may write them; to stage them, to any."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -45,6 +46,7 @@ class Stages:
 
     async def append(self, request: Request) -> Response:
         """Add bytes to a stage, which is made by the first."""
+        request.access.check_somewhere(Action.PUBLISH)
         self._runtime.check_room()
         await self._writing.append(request.parameters["stage"], request.body)
         return json_response({})
@@ -55,6 +57,7 @@ class Stages:
 
     async def drop(self, request: Request) -> Response:
         """Throw a stage away that nobody has named to be published."""
+        request.access.check_somewhere(Action.PUBLISH)
         await self._writing.give_up(request.parameters["stage"])
         return json_response({})
 
@@ -64,6 +67,7 @@ class Stages:
             wanted = msgspec.json.decode(request.body, type=Decision)
         except msgspec.DecodeError as error:
             raise BadRequest(f"the body cannot be read: {error}", key="body") from None
+        request.access.check_somewhere(Action.PUBLISH)
         self._runtime.check()
         write = Write(checked_name(wanted.query, "query"), wanted.batch, wanted.stages, wanted.rows, wanted.is_stream)
         written = await self._writing.commit(write, request.access)
