@@ -86,6 +86,14 @@ def test_the_rows_are_the_records_of_the_journal(spark: SparkSession, served: Se
     assert {row["reason"] for row in rows if row["kind"] == "fail"} == {"failure 0", "failure 1"}
 
 
+def test_each_session_can_have_it(spark: SparkSession, shared: Served) -> None:
+    """As often as it is told, whatever other sessions of the same application were told before."""
+    for session in (spark, spark.newSession(), spark.newSession(), spark):
+        register(session)
+        register(session)
+        assert session.read.format("penstock").option("url", url(shared)).load().count() >= 0
+
+
 def test_what_is_wanted_is_read(spark: SparkSession, served: Served) -> None:
     """By channel, tags, stages, columns, positions and times."""
     mixed(served)

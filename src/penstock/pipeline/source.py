@@ -40,6 +40,7 @@ _UNLIMITED = 2**62
 def register(spark: SparkSession) -> None:
     """Let a session know the format `penstock`, and its workers on other machines this package."""
     send_along(spark)
+    spark.createDataFrame([], "nothing int")  # makes it the active one, in which Spark looks whether the name is free
     spark.dataSource.register(PenstockDataSource)
 
 
