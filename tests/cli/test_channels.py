@@ -76,7 +76,7 @@ def test_one_sees_what_one_may_administer(url: str) -> None:
     [
         (lambda url: url.replace("secret", "wrong"), 1, "wrong"),
         (lambda url: "penstock://127.0.0.1:1", 1, "no broker answers"),
-        (lambda url: "http://127.0.0.1", 2, "url must begin"),
+        (lambda url: "ftp://127.0.0.1", 2, "url must begin"),
     ],
 )
 def test_what_goes_wrong_is_told_in_a_sentence(url: str, change: object, code: int, word: str) -> None:
