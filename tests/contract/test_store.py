@@ -1,11 +1,15 @@
 """Our own stores keep what every store promises: `penstock.testing` has the promises, and docs/storage.md tells of them."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from penstock.model.errors import StoreUnreadable
 from penstock.store.journal import Journal
 from penstock.store.memory import Memory
+from penstock.store.port import Store
 from penstock.store.postgresql import Postgresql
 from penstock.testing import CollectingStore, Factory, RecallingStore
 
@@ -35,3 +39,15 @@ class TestPostgresql(CollectingStore):
     def factory(self, database: str) -> Factory:
         """Return what makes stores in one database."""
         return lambda: Postgresql(database, run_bytes=64 * 1024)
+
+
+@pytest.mark.parametrize("make", [Journal, Postgresql])
+def test_columns_are_not_read_in_another_order(
+    make: Callable[[str], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with its bytes the other way round is told so, before anything is touched."""
+    monkeypatch.setattr(sys, "byteorder", "big")
+    place = tmp_path / "data"
+    with pytest.raises(StoreUnreadable, match="little-endian"):
+        make(str(place) if make is Journal else "postgresql://127.0.0.1:1/nowhere").open()
+    assert not place.exists()

@@ -4,6 +4,7 @@ All numbers are little-endian. Golden bytes pin the layout: a change of it raise
 """
 
 import struct
+import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 from crc32c import crc32c
 
+from penstock.model.errors import StoreUnreadable
 from penstock.model.records import Record
 
 BATCH_MAGIC = b"PSTB"
@@ -21,6 +23,15 @@ BATCH_BYTES_MAX = 2**31
 
 #: crc32c lets other threads run during long sums; here each sum is some microseconds, and getting the GIL back costs more.
 _KEEP_GIL = 0
+
+
+def check_byte_order() -> None:
+    """Raise where columns cannot be read as they are: no such machine was ever tried."""
+    if sys.byteorder != "little":
+        raise StoreUnreadable(
+            "the columns of batches are little-endian, and this machine is not; use another machine, or memory:",
+            key="store",
+        )
 
 
 def checksum(data: bytes | bytearray | memoryview, seed: int = 0) -> int:

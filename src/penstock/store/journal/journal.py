@@ -2,12 +2,12 @@
 
 import os
 import secrets
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.model.errors import StoreFailed
 from penstock.model.records import Record
+from penstock.store.batches import check_byte_order
 from penstock.store.journal.catalogue import Catalogue, replay
 from penstock.store.journal.compaction import Compactor
 from penstock.store.journal.faults import Health, closed, full, in_use, unreadable
@@ -76,8 +76,7 @@ class Journal(Store):
     # Opening and closing.
 
     def open(self) -> Recovered:
-        if sys.byteorder != "little":
-            raise NotImplementedError("the journal's columns are little-endian, and this machine is not")
+        check_byte_order()
         try:
             self._take_directory()
             notes = self._salvaged() if self._salvage else []

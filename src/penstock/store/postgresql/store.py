@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.model.errors import StoreDamaged, StoreFailed, StoreInUse
 from penstock.model.records import Record
+from penstock.store.batches import check_byte_order
 from penstock.store.port import Batch, Recovered, Store, Stretch
 from penstock.store.postgresql.collecting import Collector
 from penstock.store.postgresql.health import Health, Line
@@ -86,8 +87,7 @@ class Postgresql(Store):
             raise
 
     def open(self) -> Recovered:
-        if sys.byteorder != "little":
-            raise NotImplementedError("the columns of batches are little-endian, and this machine is not")
+        check_byte_order()
         try:
             self._take()
             found = recover(self._rows, self._reader, self._ask)
