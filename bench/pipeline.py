@@ -76,12 +76,13 @@ def served(data: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def spark_session(scratch: Path) -> Iterator[SparkSession]:
-    """Run Spark on two cores."""
+def spark_session(scratch: Path, more: list[str]) -> Iterator[SparkSession]:
+    """Run Spark on two cores, with more settings of the form NAME=VALUE."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR",
         "spark.driver.memory": "2g", "spark.local.dir": str(scratch), "spark.ui.showConsoleProgress": "false",
+        **dict(setting.split("=", 1) for setting in more),
     }  # fmt: skip
     builder = SparkSession.builder.master("local[2]")
     for name, value in settings.items():
@@ -148,7 +149,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> None:
     """Fill, archive, publish, and print."""
     progress(f"publishing and finishing {options.messages:,} messages")
     asyncio.run(fill(scratch / "data", options.messages))
-    with served(scratch / "data") as broker, spark_session(scratch) as spark:
+    with served(scratch / "data") as broker, spark_session(scratch, options.conf) as spark:
         found = archive(spark, broker, scratch, options.rounds)
         peak = worker_peak()
         sink = publish(spark, broker, options.rows, options.rounds)
@@ -171,6 +172,7 @@ def main() -> None:
     options.add_argument("--messages", type=int, default=2_000_000)
     options.add_argument("--rows", type=int, default=500_000)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     arguments = options.parse_args()
     describe_machine()
     with directory(arguments.data) as scratch:
